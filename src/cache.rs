@@ -1,0 +1,361 @@
+//! Destinations of one endpoint and what is known of them: a bounded table, the least recently used goes first.
+//!
+//! An entry that somebody waits for, the host's own addresses and preloaded ones never go.
+
+use ibacm_wire::PathRecord;
+
+use crate::addr::{Addr, Key};
+use crate::keyed::SipKey;
+use crate::table::Table;
+use crate::time::Time;
+
+const NONE: u32 = u32::MAX;
+
+/// Names an entry; of one that is gone it finds nothing.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Hash)]
+pub struct DestId {
+    index: u32,
+    generation: u32,
+}
+
+/// How far a destination is resolved.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum State {
+    /// Nothing known.
+    Init,
+    /// The multicast request is under way.
+    QueryAddr,
+    /// The peer is known, the path is not (or in doubt).
+    AddrResolved,
+    /// The SA is asked for the path.
+    QueryRoute,
+    /// The path is known.
+    Ready,
+    /// It failed with this client status, and is not tried again before `addr_expiry`.
+    Failed(u8),
+}
+
+/// Where an entry comes from, which says who may change it.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Origin {
+    /// From the fabric: changes with what the fabric says, is forgotten when room is needed.
+    Learned,
+    /// An own address.
+    Local,
+    /// From a preload file.
+    Preloaded,
+}
+
+/// What the address protocol told of a peer, for datagrams to it.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct Peer {
+    /// QP number of its endpoint; 0 where unknown.
+    pub qpn: u32,
+    /// LID that its datagrams come from.
+    pub lid: u16,
+    /// Path bits of the own LID that they came to.
+    pub path_bits: u8,
+    /// Number of the best group that both are in.
+    pub group: u8,
+}
+
+/// An entry.
+#[derive(Debug)]
+pub struct Dest {
+    key: Key,
+    hash: u64,
+    generation: u32,
+    newer: u32,
+    older: u32,
+    /// How far it is resolved.
+    pub state: State,
+    /// Where it comes from.
+    pub origin: Origin,
+    /// Somebody waits for it, or it may not go.
+    pinned: bool,
+    /// Increases when what a route query asked for is no longer what is wanted.
+    pub epoch: u16,
+    /// The peer.
+    pub peer: Peer,
+    /// The path; before that is known its DGID is the peer's GID.
+    pub path: PathRecord,
+    /// From then on the address is to be asked for again.
+    pub addr_expiry: Time,
+    /// From then on the path is to be asked for again.
+    pub route_expiry: Time,
+}
+
+impl Dest {
+    /// The address.
+    pub fn addr(&self) -> Addr {
+        self.key.addr()
+    }
+
+    /// Whether the fabric may overwrite or forget it.
+    pub fn is_learned(&self) -> bool {
+        self.origin == Origin::Learned
+    }
+}
+
+/// The table.
+pub struct Cache {
+    key: SipKey,
+    table: Table,
+    dests: Vec<Dest>,
+    free: Vec<u32>,
+    newest: u32,
+    oldest: u32,
+    learned: usize,
+    capacity: usize,
+}
+
+impl Cache {
+    /// A table for at most `capacity` learned entries, hashed under `key`.
+    pub fn new(key: SipKey, capacity: usize) -> Cache {
+        Cache {
+            key,
+            table: Table::new(),
+            dests: Vec::new(),
+            free: Vec::new(),
+            newest: NONE,
+            oldest: NONE,
+            learned: 0,
+            capacity,
+        }
+    }
+
+    /// Number of entries.
+    pub fn len(&self) -> usize {
+        self.table.len()
+    }
+
+    /// Whether there are none.
+    pub fn is_empty(&self) -> bool {
+        self.table.is_empty()
+    }
+
+    /// The entry for `addr`.
+    pub fn find(&self, addr: &Addr) -> Option<DestId> {
+        let index = self.table.find(addr.hash(&self.key), |i| self.dests[i as usize].key.is(addr))?;
+        Some(self.id(index))
+    }
+
+    fn id(&self, index: u32) -> DestId {
+        DestId { index, generation: self.dests[index as usize].generation }
+    }
+
+    /// The entry, if it is still there.
+    pub fn get(&self, id: DestId) -> Option<&Dest> {
+        self.dests.get(id.index as usize).filter(|d| d.generation == id.generation)
+    }
+
+    /// The entry, if it is still there and is `addr`.
+    pub fn get_for(&self, id: DestId, addr: &Addr) -> Option<&Dest> {
+        self.get(id).filter(|d| d.key.is(addr))
+    }
+
+    /// The entry, if it is still there.
+    pub fn get_mut(&mut self, id: DestId) -> Option<&mut Dest> {
+        self.dests.get_mut(id.index as usize).filter(|d| d.generation == id.generation)
+    }
+
+    /// Marks the entry as just used.
+    pub fn touch(&mut self, id: DestId) {
+        let Some(d) = self.get(id) else { return };
+        if !d.pinned && self.newest != id.index {
+            self.unlink(id.index);
+            self.link_newest(id.index);
+        }
+    }
+
+    /// An entry for `addr`, which has none: state Init. `None` if all entries that may go are gone. With `cold`, the
+    /// entry is the first to go: somebody was heard of whom nobody here asked for.
+    pub fn insert(&mut self, addr: &Addr, origin: Origin, cold: bool) -> Option<DestId> {
+        if origin == Origin::Learned {
+            if self.learned >= self.capacity {
+                let oldest = (self.oldest != NONE).then_some(self.oldest)?;
+                self.remove(self.id(oldest));
+            }
+            self.learned += 1;
+        }
+        let hash = addr.hash(&self.key);
+        let dest = Dest {
+            key: Key::new(addr),
+            hash,
+            generation: 1,
+            newer: NONE,
+            older: NONE,
+            state: State::Init,
+            origin,
+            pinned: origin != Origin::Learned,
+            epoch: 0,
+            peer: Peer::default(),
+            path: PathRecord::default(),
+            addr_expiry: Time::NEVER,
+            route_expiry: Time::NEVER,
+        };
+        let index = match self.free.pop() {
+            Some(i) => {
+                let generation = self.dests[i as usize].generation;
+                self.dests[i as usize] = Dest { generation, ..dest };
+                i
+            }
+            None => {
+                self.dests.push(dest);
+                (self.dests.len() - 1) as u32
+            }
+        };
+        self.table.insert(hash, index);
+        if origin == Origin::Learned {
+            if cold {
+                self.link_oldest(index);
+            } else {
+                self.link_newest(index);
+            }
+        }
+        Some(self.id(index))
+    }
+
+    /// Takes the entry out.
+    pub fn remove(&mut self, id: DestId) {
+        let Some(d) = self.get(id) else { return };
+        let (hash, learned, pinned) = (d.hash, d.is_learned(), d.pinned);
+        self.table.remove(hash, |i| i == id.index);
+        if !pinned {
+            self.unlink(id.index);
+        }
+        if learned {
+            self.learned -= 1;
+        }
+        let d = &mut self.dests[id.index as usize];
+        d.generation = d.generation.wrapping_add(1);
+        d.key = Key::Short(0, 0, [0; 16]);
+        self.free.push(id.index);
+    }
+
+    /// Keeps the entry while `pinned`. Own and preloaded ones are always kept.
+    pub fn pin(&mut self, id: DestId, pinned: bool) {
+        let Some(d) = self.get_mut(id) else { return };
+        if !d.is_learned() || d.pinned == pinned {
+            return;
+        }
+        d.pinned = pinned;
+        if pinned {
+            self.unlink(id.index);
+        } else {
+            self.link_newest(id.index);
+        }
+    }
+
+    /// All entries.
+    pub fn iter(&self) -> impl Iterator<Item = (DestId, &Dest)> {
+        self.dests
+            .iter()
+            .enumerate()
+            .filter(|(_, d)| !matches!(d.key, Key::Short(0, ..)))
+            .map(|(i, d)| (DestId { index: i as u32, generation: d.generation }, d))
+    }
+
+    /// All entries, to be changed.
+    pub fn iter_mut(&mut self) -> impl Iterator<Item = &mut Dest> {
+        self.dests.iter_mut().filter(|d| !matches!(d.key, Key::Short(0, ..)))
+    }
+
+    fn unlink(&mut self, i: u32) {
+        let (newer, older) = (self.dests[i as usize].newer, self.dests[i as usize].older);
+        match newer {
+            NONE => self.newest = older,
+            n => self.dests[n as usize].older = older,
+        }
+        match older {
+            NONE => self.oldest = newer,
+            o => self.dests[o as usize].newer = newer,
+        }
+    }
+
+    fn link_newest(&mut self, i: u32) {
+        let next = self.newest;
+        (self.dests[i as usize].newer, self.dests[i as usize].older) = (NONE, next);
+        match next {
+            NONE => self.oldest = i,
+            n => self.dests[n as usize].newer = i,
+        }
+        self.newest = i;
+    }
+
+    fn link_oldest(&mut self, i: u32) {
+        let next = self.oldest;
+        (self.dests[i as usize].newer, self.dests[i as usize].older) = (next, NONE);
+        match next {
+            NONE => self.newest = i,
+            n => self.dests[n as usize].older = i,
+        }
+        self.oldest = i;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn cache(n: usize) -> Cache {
+        Cache::new(SipKey(1, 2), n)
+    }
+
+    fn learn(c: &mut Cache, lid: u16) -> DestId {
+        c.insert(&Addr::lid(lid), Origin::Learned, false).unwrap()
+    }
+
+    #[test]
+    fn the_least_recently_used_goes_first() {
+        let mut c = cache(3);
+        let ids: Vec<_> = (1..=3).map(|l| learn(&mut c, l)).collect();
+        c.touch(ids[0]);
+        learn(&mut c, 4);
+        assert_eq!(c.find(&Addr::lid(2)), None);
+        assert!(c.get(ids[1]).is_none());
+        assert_eq!(c.find(&Addr::lid(1)), Some(ids[0]));
+        assert_eq!(c.len(), 3);
+    }
+
+    #[test]
+    fn what_nobody_asked_for_goes_before_what_is_in_use() {
+        let mut c = cache(2);
+        let used = learn(&mut c, 1);
+        for l in 2..50 {
+            c.insert(&Addr::lid(l), Origin::Learned, true).unwrap();
+        }
+        assert_eq!(c.find(&Addr::lid(1)), Some(used));
+        assert_eq!(c.len(), 2);
+    }
+
+    #[test]
+    fn pinned_local_and_preloaded_entries_stay() {
+        let mut c = cache(2);
+        c.insert(&Addr::lid(100), Origin::Local, false).unwrap();
+        c.insert(&Addr::lid(101), Origin::Preloaded, false).unwrap();
+        let (a, b) = (learn(&mut c, 1), learn(&mut c, 2));
+        c.pin(a, true);
+        c.pin(b, true);
+        assert_eq!(c.insert(&Addr::lid(3), Origin::Learned, false), None);
+        c.pin(a, false);
+        assert!(c.insert(&Addr::lid(3), Origin::Learned, false).is_some());
+        assert_eq!(c.find(&Addr::lid(1)), None);
+        assert_eq!(c.len(), 4);
+        assert!(c.find(&Addr::lid(100)).is_some() && c.find(&Addr::lid(101)).is_some());
+    }
+
+    #[test]
+    fn an_old_id_finds_nobody_in_a_reused_place() {
+        let mut c = cache(5);
+        let a = learn(&mut c, 1);
+        c.remove(a);
+        let b = learn(&mut c, 1);
+        assert_ne!(a, b);
+        assert!(c.get(a).is_none());
+        assert!(c.get_for(b, &Addr::lid(1)).is_some());
+        assert!(c.get_for(b, &Addr::lid(2)).is_none());
+        c.remove(a);
+        assert_eq!(c.iter().count(), 1);
+    }
+}

@@ -1,0 +1,123 @@
+//! The service's decisions: ports, endpoints, addresses, requests and what they wait for. Pure: everything that happens
+//! is a method call with the time as an argument, everything that is to be done comes out of [`Engine::actions`].
+//!
+//! No system call, no clock, no descriptor, no FFI type: the daemon's loop and a simulation of thousands of hosts drive
+//! the same code.
+
+mod action;
+mod config;
+mod endpoint;
+mod groups;
+mod local;
+mod peers;
+mod ports;
+mod query;
+mod request;
+mod resolve;
+mod timers;
+
+#[cfg(test)]
+mod tests;
+
+pub use action::{Action, Av, ClientId, EpId, PortId, Reply, Rx};
+pub use config::{Config, RouteProt};
+pub use local::{LocalName, PkeyChoice, SystemAddr};
+pub use ports::PortInfo;
+pub use request::{Outcome, RouteLookup, Unroutable};
+
+use std::collections::VecDeque;
+
+use ibacm_wire::client::{COUNTERS, Counter, Status};
+
+use crate::keyed::{Rng, SipKey};
+use crate::time::Time;
+use endpoint::Endpoint;
+use local::LocalIndex;
+use ports::Port;
+use request::RouteMemo;
+
+/// The service of one host.
+pub struct Engine {
+    config: Config,
+    key: SipKey,
+    rng: Rng,
+    ports: Vec<Port>,
+    eps: Vec<Endpoint>,
+    /// Endpoints that are up, in the order in which they are listed and searched.
+    order: Vec<EpId>,
+    system: Vec<SystemAddr>,
+    names: Vec<LocalName>,
+    local: LocalIndex,
+    routes: RouteMemo,
+    counters: [u64; COUNTERS],
+    dropped: u64,
+    actions: VecDeque<Action>,
+}
+
+impl Engine {
+    /// A service without ports. `secret` must be unpredictable to everybody on the fabric.
+    pub fn new(config: Config, secret: (u64, u64)) -> Engine {
+        let key = SipKey(secret.0, secret.1);
+        Engine {
+            config,
+            key,
+            rng: Rng::new(key),
+            ports: Vec::new(),
+            eps: Vec::new(),
+            order: Vec::new(),
+            system: Vec::new(),
+            names: Vec::new(),
+            local: LocalIndex::new(key),
+            routes: RouteMemo::new(key),
+            counters: [0; COUNTERS],
+            dropped: 0,
+            actions: VecDeque::new(),
+        }
+    }
+
+    /// The next thing to do.
+    pub fn next_action(&mut self) -> Option<Action> {
+        self.actions.pop_front()
+    }
+
+    /// The totals, in the order of [`Counter`].
+    pub fn counters(&self) -> &[u64; COUNTERS] {
+        &self.counters
+    }
+
+    /// Datagrams that were dropped as malformed, contradictory or answers to nothing.
+    pub fn dropped(&self) -> u64 {
+        self.dropped
+    }
+
+    fn count(&mut self, ep: Option<EpId>, counter: Counter) {
+        self.counters[counter as usize] += 1;
+        if let Some(e) = ep.and_then(|ep| self.eps.get_mut(ep.0 as usize)) {
+            e.counters[counter as usize] += 1;
+        }
+    }
+
+    fn count_status(&mut self, ep: Option<EpId>, status: Status) {
+        match status {
+            Status::Success => {}
+            Status::Enodata => self.count(ep, Counter::Nodata),
+            _ => self.count(ep, Counter::Error),
+        }
+    }
+
+    fn log(&mut self, level: u8, text: impl FnOnce() -> String) {
+        if level <= self.config.log_level {
+            self.actions.push_back(Action::Log { level, text: text() });
+        }
+    }
+
+    /// Drops remembered source choices: the kernel's routing may have changed.
+    pub fn routes_changed(&mut self) {
+        self.routes.clear();
+    }
+
+    /// When [`Engine::on_time`] has something to do next.
+    pub fn next_deadline(&mut self) -> Time {
+        self.deadline()
+    }
+}

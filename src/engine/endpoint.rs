@@ -1,0 +1,136 @@
+//! An endpoint: a partition of a port, with its addresses, groups, destinations and whoever waits for them.
+
+use std::collections::{HashMap, VecDeque};
+
+use ibacm_wire::Gid;
+use ibacm_wire::client::{COUNTERS, Entry};
+use ibacm_wire::sa::McMember;
+
+use super::action::{Av, ClientId, PortId};
+use crate::addr::Addr;
+use crate::arp::Arp;
+use crate::cache::{Cache, DestId};
+use crate::time::Time;
+
+/// Responses that wait for their turn to be sent; a peer whose response is dropped asks again.
+pub(super) const MAX_RESPONSES: usize = 4096;
+/// Peers that wait for one destination to be resolved. There is one such peer, asking again and again.
+pub(super) const MAX_PEER_WAITERS: usize = 4;
+
+/// An address of this host.
+#[derive(Clone, Debug)]
+pub(super) struct LocalAddr {
+    pub addr: Addr,
+    /// As it is shown: with the prefix length for addresses of interfaces.
+    pub text: String,
+}
+
+/// Somebody who waits for a destination.
+pub(super) enum Waiter {
+    /// A client, for a reply.
+    Client {
+        client: ClientId,
+        tid: [u8; 8],
+        /// The source that was chosen for it, which the reply repeats.
+        source: Option<Box<Entry>>,
+    },
+    /// The peer itself, for the response to its request.
+    Peer { tid: u64 },
+}
+
+/// What a destination that is being resolved has going on.
+#[derive(Default)]
+pub(super) struct Pending {
+    pub waiters: Vec<Waiter>,
+    /// The open multicast request.
+    pub tid: Option<u64>,
+    /// The own address that the request is to name.
+    pub source: Option<Box<Addr>>,
+}
+
+/// A multicast group and how far its join has come.
+pub(super) struct Group {
+    pub mgid: Gid,
+    pub rate: u8,
+    pub mtu: u8,
+    pub state: GroupState,
+    /// The membership as the SA gave it; kept during a new join.
+    pub joined: Option<McMember>,
+    /// Failures in a row.
+    pub failures: u32,
+    /// The SA refused, so that waiting for it is of no use.
+    pub refused: bool,
+}
+
+/// How far a join has come.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum GroupState {
+    Idle,
+    /// Asked the SA.
+    Joining,
+    Joined,
+    /// Failed; tried again at this time.
+    Failed(Time),
+}
+
+/// A response to be sent.
+pub(super) struct Response {
+    pub av: Av,
+    pub qpn: u32,
+    pub tid: u64,
+    pub group: Gid,
+}
+
+pub(super) struct Endpoint {
+    pub port: PortId,
+    /// As in the port's table.
+    pub pkey: u16,
+    pub pkey_index: u16,
+    /// The port is active and has the P_Key.
+    pub up: bool,
+    /// QP number, once there is a QP.
+    pub qpn: Option<u32>,
+    /// Order of creation: the newest of a port is listed first.
+    pub serial: u64,
+    /// Places keep their number while an address is there.
+    pub addrs: Vec<Option<LocalAddr>>,
+    pub groups: Vec<Group>,
+    /// Distinguishes joins from those of an earlier life of the endpoint.
+    pub life: u32,
+    pub cache: Cache,
+    pub pending: HashMap<DestId, Pending>,
+    /// Destinations that wait for the first group to be joined, and until when.
+    pub await_group: VecDeque<(Time, DestId)>,
+    pub arp: Arp,
+    pub responses: VecDeque<Response>,
+    pub responses_sent: usize,
+    pub counters: [u64; COUNTERS],
+}
+
+impl Endpoint {
+    /// The group that requests go to, if it is joined.
+    pub fn first_group(&self) -> Option<&McMember> {
+        self.groups.first().and_then(|g| g.joined.as_ref())
+    }
+
+    /// Whether `addr` is one of the endpoint's addresses.
+    pub fn has_addr(&self, addr: &Addr) -> bool {
+        self.addrs.iter().flatten().any(|a| a.addr == *addr)
+    }
+
+    /// The own address that a request for `wanted` names, by which peers will know this host: the one that the client
+    /// chose, else one of the same kind.
+    pub fn request_source(&self, dest: DestId, wanted: &Addr) -> Option<Addr> {
+        let chosen = self.pending.get(&dest).and_then(|p| p.source.as_deref()).filter(|a| self.has_addr(a));
+        let mut own = self.addrs.iter().flatten().map(|a| a.addr);
+        chosen.copied().or_else(|| own.clone().find(|a| a.kind() == wanted.kind())).or_else(|| own.next())
+    }
+
+    /// Number of the last group in `offered` that is joined, which is the best that both have.
+    pub fn best_group(&self, offered: &[Gid]) -> Option<u8> {
+        offered
+            .iter()
+            .rev()
+            .find_map(|gid| self.groups.iter().position(|g| g.mgid == *gid && g.joined.is_some()).map(|i| i as u8))
+    }
+}

@@ -1,0 +1,211 @@
+//! What comes from other hosts: requests for own addresses, responses to own requests, and what both tell of who sent
+//! them.
+
+use ibacm_wire::Gid;
+use ibacm_wire::datagram::{Datagram, Groups, Request, Response as ResponseMsg};
+use ibacm_wire::sa::McMember;
+
+use super::Engine;
+use super::action::{Action, Av, EpId, Rx};
+use super::endpoint::{MAX_RESPONSES, Response, Waiter};
+use crate::addr::Addr;
+use crate::cache::{DestId, Origin, Peer, State};
+use crate::time::Time;
+
+/// Set in the token of a response's send; requests' transaction ids do not have it.
+const RESPONSE: u64 = 1 << 63;
+/// First LID of multicast groups (IBA 4.1.3).
+const MULTICAST_LID: u16 = 0xc000;
+
+impl Av {
+    /// The address vector of a joined group.
+    pub(super) fn group(rec: &McMember) -> Av {
+        Av {
+            dlid: rec.mlid,
+            sl: (rec.sl_flow_hop >> 28) as u8,
+            src_path_bits: 0,
+            static_rate: rec.rate & 0x3f,
+            dgid: rec.mgid,
+            sgid_index: 0,
+            flow_label: (rec.sl_flow_hop >> 8) & 0xf_ffff,
+            hop_limit: rec.sl_flow_hop as u8,
+            traffic_class: rec.tclass,
+        }
+    }
+}
+
+impl Engine {
+    /// A datagram came to the endpoint. Nothing in it is believed that its transport does not bear out.
+    pub fn datagram(&mut self, now: Time, ep: EpId, rx: &Rx, payload: &[u8]) {
+        let Some(e) = self.eps.get(ep.0 as usize).filter(|e| e.up) else { return };
+        let own = e.qpn == Some(rx.src_qp) && rx.sgid == self.info(ep).gid();
+        if own {
+            // multicast comes back to its sender
+            return;
+        }
+        let unicast_source = rx.slid != 0 && rx.slid < MULTICAST_LID && !rx.sgid.is_zero() && !rx.sgid.is_multicast();
+        let done = match Datagram::parse(payload) {
+            _ if !unicast_source => Err("it has no unicast source"),
+            Ok(Datagram::Request(r)) => self.peer_request(now, ep, rx, &r),
+            Ok(Datagram::Response(r)) => self.peer_response(now, ep, rx, &r),
+            Err(_) => Err("it is malformed"),
+        };
+        if let Err(why) = done {
+            self.dropped += 1;
+            self.log(2, || format!("dropped a datagram from {} LID {}: {why}", rx.sgid, rx.slid));
+        }
+        self.pump_arp(now, ep);
+        self.pump_sa(now, self.eps[ep.0 as usize].port);
+    }
+
+    fn peer_request(&mut self, now: Time, ep: EpId, rx: &Rx, r: &Request) -> Result<(), &'static str> {
+        let from = Addr::from_wire(u16::from(r.src_type), &r.src).ok_or("its source is no address")?;
+        let wanted = Addr::from_wire(u16::from(r.dest_type), &r.dest).ok_or("its destination is no address")?;
+        let e = &mut self.eps[ep.0 as usize];
+        let group = e.best_group(r.groups.as_slice()).ok_or("no group in common")?;
+        let mine = e.has_addr(&wanted);
+        if e.has_addr(&from) {
+            return Err("it claims an own address");
+        }
+        let dest = match e.cache.find(&from) {
+            Some(id) => id,
+            None => e.cache.insert(&from, Origin::Learned, true).ok_or("the table is full")?,
+        };
+        if e.cache.get(dest).is_some_and(|d| !d.is_learned() && d.path.dgid() != rx.sgid) {
+            return Err("it claims a preloaded address");
+        }
+        let state = self.learn(now, ep, dest, rx, group);
+        let wanted_by_us = self.eps[ep.0 as usize].pending.contains_key(&dest);
+        if mine {
+            if state == State::Ready {
+                self.respond(ep, dest, r.tid);
+                return Ok(());
+            }
+            self.wait(ep, dest, Waiter::Peer { tid: r.tid });
+        }
+        if state == State::AddrResolved && (mine || wanted_by_us) {
+            self.route_or_fail(now, ep, dest);
+        }
+        Ok(())
+    }
+
+    fn peer_response(&mut self, now: Time, ep: EpId, rx: &Rx, r: &ResponseMsg) -> Result<(), &'static str> {
+        let gid = self.info(ep).gid();
+        let e = &mut self.eps[ep.0 as usize];
+        let (dest, offered) = e.arp.get(r.tid).ok_or("it answers no open request")?;
+        let chosen = match r.groups.as_slice() {
+            [one] if offered.as_slice().contains(one) => *one,
+            _ => return Err("it names a group that was not offered"),
+        };
+        if rx.dgid != gid && !self.ports[e.port.0 as usize].info.gids.contains(&rx.dgid) {
+            return Err("a response is not multicast");
+        }
+        if r.status != 0 {
+            return Err("a refusal proves nothing");
+        }
+        let group = e.best_group(&[chosen]).ok_or("it names a group that is not joined")?;
+        self.learn(now, ep, dest, rx, group);
+        self.route_or_fail(now, ep, dest);
+        Ok(())
+    }
+
+    fn route_or_fail(&mut self, now: Time, ep: EpId, dest: DestId) {
+        let resolved = self.eps[ep.0 as usize].cache.get(dest).is_some_and(|d| d.state == State::AddrResolved);
+        if resolved && let Err(status) = self.route(now, ep, dest) {
+            self.fail(now, ep, dest, status, "the route cannot be asked for");
+        }
+    }
+
+    /// Notes where a peer is. What was known is thrown away if it has moved or restarted; its state then is
+    /// AddrResolved.
+    fn learn(&mut self, now: Time, ep: EpId, dest: DestId, rx: &Rx, group: u8) -> State {
+        let expiry = now.plus_minutes(self.config.addr_timeout);
+        let e = &mut self.eps[ep.0 as usize];
+        let Some(d) = e.cache.get_mut(dest) else { return State::Init };
+        let peer = Peer { qpn: rx.src_qp, lid: rx.slid, path_bits: rx.dlid_path_bits, group };
+        if !d.is_learned() {
+            // the path was given and stays; only where to respond is new
+            d.peer = peer;
+            return d.state;
+        }
+        let same = d.peer.qpn == peer.qpn && d.peer.lid == peer.lid && d.path.dgid() == rx.sgid;
+        // an expired entry is not made fresh by its peer asking: its path is asked for again
+        let current = now < d.addr_expiry && now < d.route_expiry;
+        let keep = match d.state {
+            State::Ready | State::QueryRoute | State::AddrResolved => same && current,
+            State::Init | State::QueryAddr | State::Failed(_) => false,
+        };
+        if !keep && d.state == State::QueryRoute {
+            // the answer to the old question asks the new one
+            d.epoch = d.epoch.wrapping_add(1);
+        } else if !keep {
+            if let Some(tid) = e.pending.get_mut(&dest).and_then(|p| p.tid.take()) {
+                e.arp.close(tid);
+            }
+            d.state = State::AddrResolved;
+        }
+        if !keep {
+            d.path = Default::default();
+            d.path.set_dgid(rx.sgid);
+            (d.addr_expiry, d.route_expiry) = (expiry, Time::NEVER);
+        }
+        d.peer = peer;
+        d.state
+    }
+
+    /// Responds to a peer's request along what is known of it.
+    pub(super) fn respond(&mut self, ep: EpId, dest: DestId, tid: u64) {
+        let gid_index = |gids: &[Gid], gid: Gid| gids.iter().position(|g| *g == gid).unwrap_or(0) as u8;
+        let e = &self.eps[ep.0 as usize];
+        let Some(d) = e.cache.get(dest) else { return };
+        let Some(g) = e.groups.get(usize::from(d.peer.group)) else { return };
+        let Some(rec) = &g.joined else { return };
+        let p = &d.path;
+        let av = if d.state == State::Ready && d.is_learned() {
+            Av {
+                dlid: p.dlid(),
+                sl: p.sl(),
+                src_path_bits: d.peer.path_bits,
+                static_rate: p.rate() & 0x3f,
+                dgid: p.dgid(),
+                sgid_index: gid_index(&self.info(ep).gids, p.sgid()),
+                flow_label: (p.flow_hop() >> 8) & 0xf_ffff,
+                hop_limit: p.flow_hop() as u8,
+                traffic_class: p.tclass(),
+            }
+        } else {
+            // no path from the SA: the way the request came, with the group's parameters
+            Av { dlid: d.peer.lid, src_path_bits: d.peer.path_bits, dgid: p.dgid(), ..Av::group(rec) }
+        };
+        let response = Response { av, qpn: d.peer.qpn, tid, group: g.mgid };
+        let e = &mut self.eps[ep.0 as usize];
+        if e.responses.len() < MAX_RESPONSES {
+            e.responses.push_back(response);
+        }
+        self.pump_responses(ep);
+    }
+
+    fn pump_responses(&mut self, ep: EpId) {
+        let depth = self.config.send_depth;
+        let e = &mut self.eps[ep.0 as usize];
+        while e.responses_sent < depth {
+            let Some(r) = e.responses.pop_front() else { return };
+            let msg = ResponseMsg { tid: r.tid, status: 0, groups: Groups::new([r.group]) };
+            let payload = Box::new(Datagram::Response(msg).emit());
+            e.responses_sent += 1;
+            self.actions.push_back(Action::Send { ep, token: r.tid | RESPONSE, av: r.av, qpn: r.qpn, payload });
+        }
+    }
+
+    /// A datagram is sent, or could not be.
+    pub fn sent(&mut self, now: Time, ep: EpId, token: u64, ok: bool) {
+        let Some(e) = self.eps.get_mut(ep.0 as usize) else { return };
+        if token & RESPONSE != 0 {
+            e.responses_sent = e.responses_sent.saturating_sub(1);
+            self.pump_responses(ep);
+        } else if !ok {
+            e.arp.send_failed(now, token);
+            self.pump_arp(now, ep);
+        }
+    }
+}

@@ -1,0 +1,373 @@
+//! How a destination becomes a path: the steps of one resolution, and whoever waits for it.
+
+use ibacm_wire::PathRecord;
+use ibacm_wire::client::{Counter, Entry, Header, OP_ACK, PATH_FLAGS, Status, TYPE_PATH};
+use ibacm_wire::datagram::{Datagram, Groups, Request};
+use ibacm_wire::sa::SaMad;
+
+use super::Engine;
+use super::action::{Action, Av, ClientId, EpId, PortId, Reply};
+use super::config::RouteProt;
+use super::endpoint::{MAX_PEER_WAITERS, Pending, Waiter};
+use super::query::Query;
+use crate::addr::Addr;
+use crate::cache::{DestId, State};
+use crate::sa::{Ask, SaError};
+use crate::time::Time;
+
+/// On whose behalf the SA is asked.
+pub(super) enum SaWho {
+    /// A destination; the epoch tells whether the question is still the right one.
+    Route { ep: EpId, dest: DestId, epoch: u16 },
+    /// A client that wants the SA's own word.
+    Query(Box<Query>),
+    /// A group.
+    Join { ep: EpId, group: usize, life: u32 },
+}
+
+/// The header of a reply to a resolve request.
+pub(super) fn reply_header(tid: [u8; 8], status: Status, entries: usize) -> [u8; 16] {
+    let h = Header {
+        version: ibacm_wire::client::VERSION,
+        opcode: ibacm_wire::client::OP_RESOLVE | OP_ACK,
+        status: status as u8,
+        data: [0; 3],
+        length: (ibacm_wire::client::HDR_LEN + entries * ibacm_wire::client::ENTRY_LEN) as u16,
+        tid,
+    };
+    h.emit()
+}
+
+/// A successful reply.
+pub(super) fn path_reply(tid: [u8; 8], path: &PathRecord, source: Option<&Entry>) -> Reply {
+    let mut r = Reply::new(reply_header(tid, Status::Success, 1 + usize::from(source.is_some())));
+    r.push(&Entry { flags: PATH_FLAGS, kind: TYPE_PATH, info: path.0 }.emit());
+    if let Some(s) = source {
+        r.push(&s.emit());
+    }
+    r
+}
+
+impl Engine {
+    /// Takes the first step of resolving `dest`, whose state is Init: asks its peer, or the SA, or nobody.
+    pub(super) fn start(&mut self, now: Time, ep: EpId, dest: DestId, source: Option<&Addr>) -> Result<(), Status> {
+        let Some(d) = self.eps[ep.0 as usize].cache.get(dest) else { return Err(Status::Enomem) };
+        let addr = d.addr();
+        if addr.kind() == TYPE_PATH {
+            return self.ask_route(now, ep, dest);
+        }
+        if self.eps[ep.0 as usize].has_addr(&addr) {
+            // an own address that is not to be looped back: the SA may still be asked for the path
+            let info = self.info(ep);
+            let (gid, lid) = (info.gid(), info.lid);
+            let qpn = self.eps[ep.0 as usize].qpn.unwrap_or(0);
+            let e = &mut self.eps[ep.0 as usize];
+            let best = e.groups.iter().rposition(|g| g.joined.is_some()).unwrap_or(0);
+            if let Some(d) = e.cache.get_mut(dest) {
+                d.path = PathRecord::default();
+                d.path.set_dgid(gid);
+                d.peer = crate::cache::Peer { qpn, lid, path_bits: 0, group: best as u8 };
+                d.state = State::AddrResolved;
+            }
+            return self.route(now, ep, dest);
+        }
+        let e = &mut self.eps[ep.0 as usize];
+        if e.first_group().is_none() {
+            if e.groups.first().is_some_and(|g| g.refused) {
+                return Err(Status::Enodata);
+            }
+            let limit = self.config.arp(0).timeout * (self.config.retries + 1);
+            e.await_group.push_back((now.plus(limit), dest));
+        } else {
+            let tid = e.arp.start(dest, &mut self.rng).ok_or(Status::Enomem)?;
+            e.pending.entry(dest).or_default().tid = Some(tid);
+        }
+        let e = &mut self.eps[ep.0 as usize];
+        e.pending.entry(dest).or_default().source = source.copied().map(Box::new);
+        e.cache.pin(dest, true);
+        if let Some(d) = e.cache.get_mut(dest) {
+            d.state = State::QueryAddr;
+        }
+        Ok(())
+    }
+
+    /// The first group is joined: what waited for it goes out.
+    pub(super) fn group_joined(&mut self, now: Time, ep: EpId) {
+        let waiting = std::mem::take(&mut self.eps[ep.0 as usize].await_group);
+        for (_, dest) in waiting {
+            let e = &mut self.eps[ep.0 as usize];
+            if !e.cache.get(dest).is_some_and(|d| d.state == State::QueryAddr) {
+                continue;
+            }
+            match e.arp.start(dest, &mut self.rng) {
+                Some(tid) => e.pending.entry(dest).or_default().tid = Some(tid),
+                None => self.fail(now, ep, dest, Status::Enomem, "too many requests are open"),
+            }
+        }
+        self.pump_arp(now, ep);
+    }
+
+    /// Sends the multicast requests whose turn it is.
+    pub(super) fn pump_arp(&mut self, now: Time, ep: EpId) {
+        loop {
+            let e = &mut self.eps[ep.0 as usize];
+            let Some(first) = e.first_group().copied() else { return };
+            let offered = Groups::new(e.groups.iter().filter(|g| g.joined.is_some()).map(|g| g.mgid));
+            let Some((tid, dest)) = e.arp.next_to_send(now, &offered) else { return };
+            let Some(addr) = e.cache.get(dest).map(|d| d.addr()) else {
+                e.arp.close(tid);
+                continue;
+            };
+            let Some(source) = e.request_source(dest, &addr) else {
+                self.fail(now, ep, dest, Status::Esrcaddr, "the endpoint has no address left");
+                continue;
+            };
+            let request = Request {
+                tid,
+                dest_type: addr.kind() as u8,
+                dest: *addr.wire(),
+                src_type: source.kind() as u8,
+                src: *source.wire(),
+                groups: offered,
+            };
+            let av = Av::group(&first);
+            let payload = Box::new(Datagram::Request(request).emit());
+            let qpn = ibacm_wire::datagram::MULTICAST_QPN;
+            self.actions.push_back(Action::Send { ep, token: tid, av, qpn, payload });
+            self.count(Some(ep), Counter::AddrQuery);
+        }
+    }
+
+    /// The peer of `dest` is known: takes the step from there to the path.
+    pub(super) fn route(&mut self, now: Time, ep: EpId, dest: DestId) -> Result<(), Status> {
+        match self.config.route_prot {
+            RouteProt::Sa => self.ask_route(now, ep, dest),
+            RouteProt::Acm => {
+                let info = self.info(ep);
+                let (lid, addr_expiry, route_expiry) =
+                    (info.lid, now.plus_minutes(self.config.addr_timeout), now.plus_minutes(self.config.route_timeout));
+                let e = &mut self.eps[ep.0 as usize];
+                let Some(d) = e.cache.get_mut(dest) else { return Err(Status::Enomem) };
+                let Some(rec) = e.groups.get(usize::from(d.peer.group)).and_then(|g| g.joined.as_ref()) else {
+                    return Err(Status::Enodata);
+                };
+                let mut p = PathRecord::default();
+                p.set_dgid(d.path.dgid());
+                p.set_sgid(rec.port_gid);
+                p.set_dlid(d.peer.lid);
+                p.set_slid(lid | u16::from(d.peer.path_bits));
+                p.set_flow_hop(rec.sl_flow_hop & 0x0fff_ffff);
+                p.set_tclass(rec.tclass);
+                p.set_reversible_numpath(ibacm_wire::path::REVERSIBLE | 1);
+                p.set_pkey(rec.pkey);
+                p.set_qos_sl((rec.sl_flow_hop >> 28) as u16);
+                p.set_mtu(rec.mtu);
+                p.set_rate(rec.rate);
+                p.set_packet_lifetime(rec.packet_lifetime);
+                (d.path, d.state) = (p, State::Ready);
+                (d.addr_expiry, d.route_expiry) = (addr_expiry, route_expiry);
+                self.finish(ep, dest, Ok(()));
+                Ok(())
+            }
+        }
+    }
+
+    /// Asks the SA for the path to `dest`.
+    pub(super) fn ask_route(&mut self, now: Time, ep: EpId, dest: DestId) -> Result<(), Status> {
+        let gid = self.info(ep).gid();
+        let e = &mut self.eps[ep.0 as usize];
+        let Some(d) = e.cache.get_mut(dest) else { return Err(Status::Enomem) };
+        let addr = d.addr();
+        let question = if addr.kind() == TYPE_PATH {
+            PathRecord(*addr.wire())
+        } else {
+            let group = e.groups.get(usize::from(d.peer.group)).and_then(|g| g.joined.as_ref());
+            let mut q = PathRecord::default();
+            q.set_dgid(d.path.dgid());
+            q.set_sgid(gid);
+            q.set_pkey(group.map_or(e.pkey, |g| g.pkey));
+            q.set_tclass(group.map_or(0, |g| g.tclass));
+            q
+        };
+        d.state = State::QueryRoute;
+        let who = SaWho::Route { ep, dest, epoch: d.epoch };
+        let port = e.port;
+        e.pending.entry(dest).or_default();
+        e.cache.pin(dest, true);
+        self.count(Some(ep), Counter::RouteQuery);
+        if self.ports[port.0 as usize].sa.submit(now, who, Ask::Path(question)).is_err() {
+            return Err(Status::Enomem);
+        }
+        Ok(())
+    }
+
+    /// Sends the SA what it is to be asked now.
+    pub(super) fn pump_sa(&mut self, now: Time, port: PortId) {
+        let p = &mut self.ports[port.0 as usize];
+        if !p.info.active {
+            return;
+        }
+        while let Some((tid, mad)) = p.sa.next_to_send(now) {
+            self.actions.push_back(Action::Mad {
+                port,
+                tid,
+                lid: p.info.sm_lid,
+                sl: p.info.sm_sl,
+                pkey_index: p.info.sa_pkey_index(),
+                timeout_ms: self.config.timeout_ms,
+                retries: self.config.retries,
+                mad: Box::new(mad),
+            });
+        }
+    }
+
+    pub(super) fn sa_answered(&mut self, now: Time, who: SaWho, result: Result<SaMad, SaError>) {
+        match who {
+            SaWho::Route { ep, dest, epoch } => self.route_answered(now, ep, dest, epoch, result.map(|m| m.path())),
+            SaWho::Query(q) => self.query_answered(*q, result.map(|m| m.path())),
+            SaWho::Join { ep, group, life } => {
+                self.join_answered(now, ep, group, life, result.map(|m| m.mcmember()));
+            }
+        }
+    }
+
+    /// A question that went down with its port. Its destination's waiters have been told already.
+    pub(super) fn sa_lost(&mut self, who: SaWho) {
+        if let SaWho::Query(q) = who {
+            self.query_answered(*q, Err(SaError::Down));
+        }
+    }
+
+    fn route_answered(&mut self, now: Time, ep: EpId, dest: DestId, epoch: u16, result: Result<PathRecord, SaError>) {
+        let (addr_expiry, route_expiry) =
+            (now.plus_minutes(self.config.addr_timeout), now.plus_minutes(self.config.route_timeout));
+        let Some(d) = self.eps[ep.0 as usize].cache.get_mut(dest) else { return };
+        if d.state != State::QueryRoute {
+            return;
+        }
+        if d.epoch != epoch {
+            // what was asked for is no longer what is wanted: the peer has moved, or this host has
+            if self.eps[ep.0 as usize].up && self.ask_route(now, ep, dest).is_ok() {
+                return;
+            }
+            return self.fail(now, ep, dest, Status::Enotconn, "the port changed");
+        }
+        match result {
+            Ok(path) => {
+                (d.path, d.state) = (path, State::Ready);
+                (d.addr_expiry, d.route_expiry) = (addr_expiry, route_expiry);
+                self.finish(ep, dest, Ok(()));
+            }
+            Err(error) => {
+                let peer_known = d.peer.qpn != 0 && matches!(error, SaError::Timeout | SaError::Busy);
+                let addr = d.addr();
+                self.log(1, || format!("no path to {addr}: {error}"));
+                self.finish_failed(now, ep, dest, error.client_status(), peer_known);
+            }
+        }
+    }
+
+    /// Answers whoever waits for `dest`, with its path or a failure.
+    pub(super) fn finish(&mut self, ep: EpId, dest: DestId, result: Result<(), Status>) {
+        if let Some(pending) = self.take_pending(ep, dest) {
+            self.answer_waiters(ep, dest, pending, result);
+        }
+    }
+
+    /// Ends what is under way for `dest`: nobody waits for it any more.
+    pub(super) fn take_pending(&mut self, ep: EpId, dest: DestId) -> Option<Pending> {
+        let e = &mut self.eps[ep.0 as usize];
+        let pending = e.pending.remove(&dest)?;
+        if let Some(tid) = pending.tid {
+            e.arp.close(tid);
+        }
+        e.cache.pin(dest, false);
+        Some(pending)
+    }
+
+    pub(super) fn answer_waiters(&mut self, ep: EpId, dest: DestId, pending: Pending, result: Result<(), Status>) {
+        let path = self.eps[ep.0 as usize].cache.get(dest).map(|d| d.path).unwrap_or_default();
+        for w in pending.waiters {
+            match w {
+                Waiter::Client { client, tid, source } => {
+                    let reply = match result {
+                        Ok(()) => path_reply(tid, &path, source.as_deref()),
+                        Err(status) => Reply::new(reply_header(tid, status, 0)),
+                    };
+                    self.count_status(Some(ep), result.err().unwrap_or(Status::Success));
+                    self.actions.push_back(Action::Reply { client, reply });
+                }
+                // the peer's own address is known whatever the SA said, so it gets its response
+                Waiter::Peer { tid } => self.respond(ep, dest, tid),
+            }
+        }
+    }
+
+    /// `dest` cannot be resolved now.
+    pub(super) fn fail(&mut self, now: Time, ep: EpId, dest: DestId, status: Status, why: &str) {
+        if let Some(addr) = self.eps[ep.0 as usize].cache.get(dest).map(|d| d.addr()) {
+            self.log(1, || format!("cannot resolve {addr}: {why}"));
+        }
+        self.finish_failed(now, ep, dest, status, false);
+    }
+
+    fn finish_failed(&mut self, now: Time, ep: EpId, dest: DestId, status: Status, peer_known: bool) {
+        self.finish(ep, dest, Err(status));
+        let negative = std::time::Duration::from_millis(u64::from(self.config.negative_cache_ms));
+        let cache = &mut self.eps[ep.0 as usize].cache;
+        let Some(d) = cache.get_mut(dest) else { return };
+        if peer_known {
+            d.state = State::AddrResolved;
+        } else if !negative.is_zero() {
+            (d.state, d.addr_expiry) = (State::Failed(status as u8), now.plus(negative));
+        } else if d.is_learned() {
+            // a destination that is nobody's must not take the place of one that is somebody's
+            cache.remove(dest);
+        } else {
+            d.state = State::Init;
+        }
+    }
+
+    /// Everything that is under way on an endpoint fails.
+    pub(super) fn fail_all(&mut self, ep: EpId, status: Status) {
+        let e = &mut self.eps[ep.0 as usize];
+        e.await_group.clear();
+        let dests: Vec<DestId> = e.pending.keys().copied().collect();
+        for dest in dests {
+            let Some(mut pending) = self.take_pending(ep, dest) else { continue };
+            pending.waiters.retain(|w| matches!(w, Waiter::Client { .. }));
+            self.answer_waiters(ep, dest, pending, Err(status));
+            if let Some(d) = self.eps[ep.0 as usize].cache.get_mut(dest) {
+                d.epoch = d.epoch.wrapping_add(1);
+                d.state = if d.peer.qpn != 0 { State::AddrResolved } else { State::Init };
+            }
+        }
+    }
+
+    /// Adds somebody who waits for `dest`. Peers that ask again count once.
+    pub(super) fn wait(&mut self, ep: EpId, dest: DestId, waiter: Waiter) {
+        let waiters = &mut self.eps[ep.0 as usize].pending.entry(dest).or_default().waiters;
+        if let Waiter::Peer { tid } = waiter {
+            let peers = waiters.iter().filter_map(|w| match w {
+                Waiter::Peer { tid } => Some(*tid),
+                Waiter::Client { .. } => None,
+            });
+            if peers.clone().any(|t| t == tid) || peers.count() >= MAX_PEER_WAITERS {
+                return;
+            }
+        }
+        waiters.push(waiter);
+    }
+
+    /// Adds a client that waits for `dest`.
+    pub(super) fn wait_client(
+        &mut self,
+        ep: EpId,
+        dest: DestId,
+        client: ClientId,
+        tid: [u8; 8],
+        source: Option<Entry>,
+    ) {
+        self.wait(ep, dest, Waiter::Client { client, tid, source: source.map(Box::new) });
+    }
+}

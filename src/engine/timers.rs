@@ -1,0 +1,75 @@
+//! Time passing, and what comes from the SA.
+
+use ibacm_wire::client::Status;
+use ibacm_wire::sa::{self, SaMad};
+
+use super::Engine;
+use super::action::{EpId, PortId};
+use super::endpoint::GroupState;
+use crate::time::Time;
+
+impl Engine {
+    pub(super) fn deadline(&mut self) -> Time {
+        let mut next = Time::NEVER;
+        for p in self.ports.iter().filter(|p| p.info.active) {
+            next = next.min(p.sa.next_deadline());
+        }
+        for e in self.eps.iter_mut().filter(|e| e.up) {
+            next = next.min(e.arp.next_deadline());
+            next = next.min(e.await_group.front().map_or(Time::NEVER, |w| w.0));
+            for g in &e.groups {
+                if let GroupState::Failed(at) = g.state {
+                    next = next.min(at);
+                }
+            }
+        }
+        next
+    }
+
+    /// Does everything that is due.
+    pub fn on_time(&mut self, now: Time) {
+        for i in 0..self.ports.len() {
+            while let Some(answer) = self.ports[i].sa.on_time(now) {
+                self.sa_answered(now, answer.who, answer.result);
+            }
+        }
+        for i in 0..self.eps.len() {
+            let ep = EpId(i as u32);
+            while let Some(gone) = self.eps[i].arp.on_time(now) {
+                self.fail(now, ep, gone.dest, Status::Etimedout, "no peer answers for it");
+            }
+            while let Some((_, dest)) = self.eps[i].await_group.pop_front_if(|w| w.0 <= now) {
+                self.fail(now, ep, dest, Status::Etimedout, "the multicast group is not joined yet");
+            }
+        }
+        self.retry_joins(now);
+        for i in 0..self.eps.len() {
+            self.pump_arp(now, EpId(i as u32));
+        }
+        for i in 0..self.ports.len() {
+            self.pump_sa(now, PortId(i as u32));
+        }
+    }
+
+    /// A MAD came to the port: an answer (`umad_status` 0), or a request that the kernel gave up (an errno).
+    pub fn mad_received(&mut self, now: Time, port: PortId, umad_status: u32, mad: &[u8]) {
+        let Some(p) = self.ports.get_mut(port.0 as usize) else { return };
+        let Some(mad) = mad.first_chunk::<{ sa::LEN }>().map(|b| SaMad(*b)) else {
+            self.dropped += 1;
+            return;
+        };
+        if let Some(answer) = p.sa.received(now, umad_status, &mad, &mut self.rng) {
+            self.sa_answered(now, answer.who, answer.result);
+        }
+        self.pump_sa(now, port);
+    }
+
+    /// The MAD with this transaction id could not be sent.
+    pub fn mad_failed(&mut self, now: Time, port: PortId, tid: u32) {
+        let Some(p) = self.ports.get_mut(port.0 as usize) else { return };
+        if let Some(answer) = p.sa.send_failed(tid) {
+            self.sa_answered(now, answer.who, answer.result);
+        }
+        self.pump_sa(now, port);
+    }
+}

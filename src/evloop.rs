@@ -1,0 +1,293 @@
+//! The loop: waits for descriptors and deadlines, tells the engine what happened, and does what it answers.
+//!
+//! One thread, one epoll. Everything is registered edge-triggered, so a source is read until it is empty or its share
+//! of the turn is used up; in the second case it is called again in the next turn without waiting ([`Daemon::again`]).
+//! The clock is read once a turn.
+
+use std::collections::{HashMap, VecDeque};
+use std::io;
+use std::net::{IpAddr, Ipv4Addr};
+use std::os::fd::AsRawFd;
+use std::path::Path;
+use std::time::{Duration, Instant};
+
+use mio::unix::SourceFd;
+use mio::{Events, Interest, Poll, Token};
+
+use crate::device::Device;
+use crate::engine::{self, Engine, EpId, PortId, RouteLookup, SystemAddr, Unroutable};
+use crate::lifecycle::{Signal, Signals};
+use crate::log;
+use crate::options::{Options, ServerMode};
+use crate::route::Sources;
+use crate::rtnl::Rtnl;
+use crate::server::{ClientId, Outcome, Ready, Server, Service};
+use crate::time::Time;
+use crate::token::{self, kind};
+use crate::ud::UdEndpoint;
+
+#[path = "evloop_actions.rs"]
+mod actions;
+#[path = "evloop_devices.rs"]
+mod devices;
+
+/// Events taken from the kernel in one turn.
+const EVENTS: usize = 256;
+/// Completions, MADs or events that one source may hand over in one turn.
+const SHARE: usize = 64;
+/// How often the state of ports is looked at for changes that no event told of.
+const CHECK: Duration = Duration::from_secs(30);
+/// How long requests in flight may take to end when the daemon is told to.
+const DRAIN: Duration = Duration::from_secs(2);
+/// When an endpoint whose QP could not be made is tried again.
+const REOPEN: Duration = Duration::from_secs(1);
+
+/// What the loop itself needs of the options.
+#[derive(Clone, Copy, Debug)]
+pub struct Depths {
+    /// Receives posted per endpoint.
+    pub recv: usize,
+    /// Sends in flight per endpoint.
+    pub send: usize,
+}
+
+/// The daemon's state: the engine and every edge.
+pub struct Daemon {
+    poll: Poll,
+    start: Instant,
+    now: Time,
+    engine: Engine,
+    server: Server,
+    sources: Sources,
+    rtnl: Option<Rtnl>,
+    signals: Signals,
+    depths: Depths,
+    /// Open devices; places keep their number, which tokens hold.
+    devices: Vec<Option<Device>>,
+    opened: u32,
+    /// Device and place among its ports of each port that the engine knows.
+    ports: HashMap<PortId, (usize, usize)>,
+    endpoints: HashMap<EpId, UdEndpoint>,
+    /// Endpoints without a QP that ought to have one.
+    reopen: Vec<(Time, EpId)>,
+    again: VecDeque<Token>,
+    next_check: Time,
+    stop_at: Option<Time>,
+}
+
+/// The kernel's routing, asked through a socket.
+struct Routing<'a>(&'a mut Sources);
+
+impl RouteLookup for Routing<'_> {
+    fn source_for(&mut self, dest: IpAddr) -> Result<IpAddr, Unroutable> {
+        self.0.source_for(dest, None).map_err(|e| {
+            log!(2, "no source address for {dest}: {e}");
+            Unroutable
+        })
+    }
+}
+
+/// Hands requests of clients to the engine.
+struct Requests<'a> {
+    engine: &'a mut Engine,
+    sources: &'a mut Sources,
+    now: Time,
+}
+
+impl Service for Requests<'_> {
+    fn request(&mut self, client: ClientId, msg: &[u8], out: &mut Vec<u8>) -> Outcome {
+        let id = engine::ClientId(u64::from(client.generation) << 32 | u64::from(client.index));
+        match self.engine.request(self.now, id, msg, &mut Routing(self.sources), out) {
+            engine::Outcome::Replied => Outcome::Replied,
+            engine::Outcome::Pending => Outcome::Pending,
+            engine::Outcome::Close => Outcome::Close,
+        }
+    }
+
+    fn closed(&mut self, _client: ClientId) {}
+}
+
+impl Daemon {
+    /// A daemon with these edges and no devices yet. `server` must use the registry of `poll`.
+    pub fn new(
+        poll: Poll,
+        engine: Engine,
+        server: Server,
+        rtnl: Option<Rtnl>,
+        signals: Signals,
+        depths: Depths,
+    ) -> io::Result<Daemon> {
+        let registry = poll.registry();
+        let fd = signals.as_raw_fd();
+        registry.register(&mut SourceFd(&fd), token::pack(kind::SIGNAL, 0, 0), Interest::READABLE)?;
+        if let Some(r) = &rtnl {
+            r.register(registry, token::pack(kind::NETLINK, 0, 0))?;
+        }
+        let mut daemon = Daemon {
+            poll,
+            start: Instant::now(),
+            now: Time(0),
+            engine,
+            server,
+            sources: Sources::new(),
+            rtnl,
+            signals,
+            depths,
+            devices: Vec::new(),
+            opened: 0,
+            ports: HashMap::new(),
+            endpoints: HashMap::new(),
+            reopen: Vec::new(),
+            again: VecDeque::new(),
+            next_check: Time(0).plus(CHECK),
+            stop_at: None,
+        };
+        daemon.take_addresses();
+        Ok(daemon)
+    }
+
+    /// The engine, for what is set before the loop starts.
+    pub fn engine(&mut self) -> &mut Engine {
+        &mut self.engine
+    }
+
+    /// Opens the way for clients that the options ask for, under `dir`.
+    pub fn listen(&mut self, dir: &Path, options: &Options) -> Result<(), String> {
+        let link = !options.acme_plus_kernel_only;
+        let listening = match options.server_mode {
+            ServerMode::Unix => self.server.listen_unix(dir, link),
+            ServerMode::Loop => self.server.listen_tcp(dir, (Ipv4Addr::LOCALHOST, options.server_port).into(), link),
+            ServerMode::Open => self.server.listen_tcp(dir, (Ipv4Addr::UNSPECIFIED, options.server_port).into(), link),
+        };
+        listening.map(|_| ()).map_err(|e| e.to_string())
+    }
+
+    /// Runs until a signal ends it.
+    pub fn run(&mut self) -> io::Result<()> {
+        let mut events = Events::with_capacity(EVENTS);
+        self.do_actions();
+        loop {
+            let timeout = self.timeout();
+            match self.poll.poll(&mut events, timeout) {
+                Err(e) if e.kind() != io::ErrorKind::Interrupted => return Err(e),
+                _ => {}
+            }
+            self.now = self.clock();
+            for event in &events {
+                let ready = Ready::from(event);
+                self.dispatch(event.token(), ready);
+            }
+            for _ in 0..self.again.len() {
+                if let Some(token) = self.again.pop_front() {
+                    self.dispatch(token, Ready { readable: true, ..Ready::default() });
+                }
+            }
+            self.turn();
+            if self.stop_at.is_some_and(|at| at <= self.now || self.server.is_quiet()) {
+                return Ok(());
+            }
+        }
+    }
+
+    fn clock(&self) -> Time {
+        Time(0).plus(self.start.elapsed())
+    }
+
+    fn timeout(&mut self) -> Option<Duration> {
+        let busy = self.rtnl.as_ref().is_some_and(Rtnl::has_pending);
+        if busy || !self.again.is_empty() || self.server.has_pending() {
+            return Some(Duration::ZERO);
+        }
+        let mut next = self.engine.next_deadline().min(self.next_check);
+        next = next.min(self.server.next_deadline().map_or(Time::NEVER, Time));
+        next = next.min(self.rtnl.as_ref().and_then(Rtnl::next_deadline).map_or(Time::NEVER, Time));
+        next = next.min(self.reopen.iter().map(|r| r.0).min().unwrap_or(Time::NEVER));
+        next = next.min(self.stop_at.unwrap_or(Time::NEVER));
+        (next != Time::NEVER).then(|| self.clock().until(next))
+    }
+
+    fn dispatch(&mut self, token: Token, ready: Ready) {
+        let parts = token::unpack(token);
+        let now = self.now.0;
+        match parts.kind {
+            kind::CLIENT => {
+                let id = ClientId::new(parts.index, parts.generation);
+                let mut svc = Requests { engine: &mut self.engine, sources: &mut self.sources, now: self.now };
+                self.server.on_client(id, ready, now, &mut svc);
+            }
+            kind::LISTENER => self.server.on_listener(parts.index, now),
+            kind::COMPLETION => self.completions(parts.index as usize, parts.generation, token),
+            kind::UMAD => self.mads(parts.index as usize, parts.generation, token),
+            kind::ASYNC => self.device_events(parts.index as usize, token),
+            kind::NETLINK => {
+                if let Some(r) = &mut self.rtnl {
+                    r.on_readable(now);
+                }
+            }
+            kind::SIGNAL => self.signal(),
+            _ => log!(2, "an event of an unknown source {token:?}"),
+        }
+        self.do_actions();
+    }
+
+    /// What happens once a turn, whatever the events.
+    fn turn(&mut self) {
+        let now = self.now;
+        let mut svc = Requests { engine: &mut self.engine, sources: &mut self.sources, now };
+        self.server.run_pending(now.0, &mut svc);
+        if self.server.next_deadline().is_some_and(|at| at <= now.0) {
+            self.server.on_time(now.0, &mut svc);
+        }
+        if let Some(notice) = self.server.take_notice() {
+            log!(0, "{notice}");
+        }
+        if let Some(r) = &mut self.rtnl {
+            r.run_pending(now.0);
+            r.on_time(now.0);
+            if r.take_routes_changed() {
+                self.engine.routes_changed();
+            }
+            if r.take_changed() {
+                self.take_addresses();
+            }
+        }
+        if self.engine.next_deadline() <= now {
+            self.engine.on_time(now);
+        }
+        if self.next_check <= now {
+            self.next_check = now.plus(CHECK);
+            self.check_devices();
+        }
+        self.reopen_endpoints();
+        self.do_actions();
+    }
+
+    fn take_addresses(&mut self) {
+        let Some(r) = &self.rtnl else { return };
+        let addrs = r.snapshot().into_iter().map(|a| SystemAddr {
+            ip: a.ip,
+            prefix_len: a.prefix_len,
+            gid: ibacm_wire::Gid(a.gid),
+            pkey: a.pkey,
+        });
+        self.engine.set_system_addrs(addrs.collect());
+    }
+
+    fn signal(&mut self) {
+        while let Ok(Some(signal)) = self.signals.next_signal() {
+            match signal {
+                Signal::Hangup => {
+                    if let Err(e) = log::reopen() {
+                        log!(0, "cannot reopen the log: {e}");
+                    }
+                }
+                _ if self.stop_at.is_none() => {
+                    log!(0, "stopping");
+                    self.server.drain();
+                    self.stop_at = Some(self.now.plus(DRAIN));
+                }
+                _ => self.stop_at = Some(self.now),
+            }
+        }
+    }
+}

@@ -1,0 +1,164 @@
+//! What the engine asks for, done; and completions and MADs, told to it.
+
+use ibacm_wire::{Gid, datagram};
+
+use super::{Daemon, REOPEN, SHARE};
+use crate::engine::{self, Action, EpId, PortId, Rx};
+use crate::log;
+use crate::server::ClientId;
+use crate::token::{self, kind};
+use crate::ud::{Av, AvGrh, Completion, UdEndpoint};
+
+impl Daemon {
+    /// Does everything that the engine wants, and what it wants after that.
+    pub(super) fn do_actions(&mut self) {
+        while let Some(action) = self.engine.next_action() {
+            match action {
+                Action::Reply { client, reply } => {
+                    let id = ClientId::new(client.0 as u32, (client.0 >> 32) as u32);
+                    self.server.reply(id, reply.as_bytes());
+                }
+                Action::Send { ep, token, av, qpn, payload } => self.send(ep, token, &av, qpn, &*payload),
+                Action::Mad { port, tid, lid, sl, pkey_index, timeout_ms, retries, mad } => {
+                    let sent = match self.umad(port) {
+                        Some(umad) => umad.send(lid, sl, pkey_index, (timeout_ms, retries), &mad.0),
+                        None => Err(std::io::ErrorKind::NotConnected.into()),
+                    };
+                    if let Err(e) = sent {
+                        crate::log_limited!(0, "cannot ask the subnet administrator: {e}");
+                        self.engine.mad_failed(self.now, port, tid);
+                    }
+                }
+                Action::Open { ep, port, pkey_index } => self.open(ep, port, pkey_index),
+                Action::Close { ep } => {
+                    self.endpoints.remove(&ep);
+                    self.reopen.retain(|r| r.1 != ep);
+                }
+                Action::Attach { ep, mgid, mlid } => {
+                    let attached = self.endpoints.get_mut(&ep).map(|e| e.attach(&mgid.0, mlid));
+                    if let Some(Err(e)) = attached {
+                        // deaf, the endpoint is of no use: all of it is made anew
+                        log!(0, "cannot attach to {mgid}: {e}");
+                        self.endpoints.remove(&ep);
+                        self.reopen.push((self.now.plus(REOPEN), ep));
+                    }
+                }
+                Action::Detach { ep, mgid, .. } => {
+                    if let Some(Err(e)) = self.endpoints.get_mut(&ep).map(|e| e.detach(&mgid.0)) {
+                        log!(1, "cannot detach from {mgid}: {e}");
+                    }
+                }
+                Action::Log { level, text } => crate::log_limited!(level, "{text}"),
+            }
+        }
+    }
+
+    fn open(&mut self, ep: EpId, port: PortId, pkey_index: u16) {
+        let Some(&(d, p)) = self.ports.get(&port) else { return };
+        let Some(device) = self.devices.get(d).and_then(Option::as_ref) else { return };
+        let Some(number) = device.ports.get(p).map(|p| p.number) else { return };
+        let cookie = u64::from(ep.0);
+        let made =
+            UdEndpoint::new(&device.ud, cookie, number, pkey_index, datagram::QKEY, self.depths.recv, self.depths.send);
+        match made {
+            Ok(endpoint) => {
+                let qpn = endpoint.qpn();
+                self.endpoints.insert(ep, endpoint);
+                self.engine.endpoint_opened(self.now, ep, qpn);
+            }
+            Err(e) => {
+                self.engine.endpoint_failed(ep, &e.to_string());
+                self.reopen.push((self.now.plus(REOPEN), ep));
+            }
+        }
+    }
+
+    pub(super) fn reopen_endpoints(&mut self) {
+        let now = self.now;
+        while let Some(i) = self.reopen.iter().position(|r| r.0 <= now) {
+            let (_, ep) = self.reopen.swap_remove(i);
+            if let Some((port, pkey_index)) = self.engine.endpoint_wanted(ep) {
+                self.open(ep, port, pkey_index);
+            }
+        }
+    }
+
+    fn send(&mut self, ep: EpId, token: u64, to: &engine::Av, qpn: u32, payload: &[u8]) {
+        let av = Av {
+            dlid: to.dlid,
+            sl: to.sl,
+            src_path_bits: to.src_path_bits,
+            static_rate: to.static_rate,
+            grh: Some(AvGrh {
+                dgid: to.dgid.0,
+                sgid_index: to.sgid_index,
+                flow_label: to.flow_label,
+                hop_limit: to.hop_limit,
+                traffic_class: to.traffic_class,
+            }),
+        };
+        let sent = self.endpoints.get_mut(&ep).map(|e| e.send(token, &av, qpn, datagram::QKEY, payload));
+        match sent {
+            Some(Ok(())) => {}
+            Some(Err(e)) => {
+                crate::log_limited!(1, "cannot send to {}: {e}", to.dgid);
+                self.engine.sent(self.now, ep, token, false);
+            }
+            None => self.engine.sent(self.now, ep, token, false),
+        }
+    }
+
+    /// Events of a device's completion channel. Generation 1 stands for a single endpoint that had more to hand over.
+    pub(super) fn completions(&mut self, index: usize, generation: u32, token: mio::Token) {
+        if generation == 1 {
+            return self.poll_endpoint(EpId(index as u32));
+        }
+        let Some(device) = self.devices.get_mut(index).and_then(Option::as_mut) else { return };
+        let mut ready = Vec::new();
+        match device.ud.drain_events(SHARE, |cookie| ready.push(EpId(cookie as u32))) {
+            Ok(SHARE) => self.again.push_back(token),
+            Ok(_) => {}
+            Err(e) => return self.device_lost(index, &e.to_string()),
+        }
+        for ep in ready {
+            self.poll_endpoint(ep);
+        }
+    }
+
+    fn poll_endpoint(&mut self, ep: EpId) {
+        let (engine, now) = (&mut self.engine, self.now);
+        let Some(endpoint) = self.endpoints.get_mut(&ep) else { return };
+        let polled = endpoint.poll(SHARE, |completion| match completion {
+            Completion::Recv(r) => {
+                let Some(grh) = &r.grh else { return };
+                let rx = Rx {
+                    sgid: Gid(grh.sgid()),
+                    dgid: Gid(grh.dgid()),
+                    slid: r.slid,
+                    src_qp: r.src_qp,
+                    dlid_path_bits: r.dlid_path_bits,
+                };
+                engine.datagram(now, ep, &rx, r.payload);
+            }
+            Completion::Sent { token, ok, status } => {
+                if !ok {
+                    crate::log_limited!(1, "a datagram was not sent: completion status {status}");
+                }
+                engine.sent(now, ep, token, ok);
+            }
+            Completion::RecvError { status } => {
+                crate::log_limited!(1, "a receive failed: completion status {status}");
+            }
+        });
+        let broken = endpoint.is_broken();
+        match polled {
+            Ok(p) if p.more && !broken => self.again.push_back(token::pack(kind::COMPLETION, 1, ep.0)),
+            Ok(_) => {}
+            Err(e) => crate::log_limited!(0, "cannot poll for completions: {e}"),
+        }
+        if broken {
+            self.endpoints.remove(&ep);
+            self.reopen.push((self.now.plus(REOPEN), ep));
+        }
+    }
+}

@@ -1,0 +1,186 @@
+//! Devices in the loop: opened, watched for events, dropped when they vanish.
+
+use std::io;
+
+use mio::unix::SourceFd;
+use mio::{Interest, Token};
+
+use super::{Daemon, SHARE};
+use crate::device::{self, Device};
+use crate::engine::PortId;
+use crate::log;
+use crate::token::{self, kind};
+use crate::umad::UmadPort;
+use crate::verbs;
+
+impl Daemon {
+    /// Opens devices that are not open yet: how many are, in all.
+    pub fn open_devices(&mut self) -> io::Result<usize> {
+        let known = |name: &str| self.devices.iter().flatten().any(|d| d.name() == name);
+        let found = device::open_devices(known, self.opened)?;
+        for d in found {
+            self.opened = self.opened.max(d.order + 1);
+            log!(1, "opened {}", d.name());
+            self.add_device(d);
+        }
+        Ok(self.devices.iter().flatten().count())
+    }
+
+    /// The open devices.
+    pub fn devices(&self) -> impl Iterator<Item = &Device> {
+        self.devices.iter().flatten()
+    }
+
+    fn add_device(&mut self, device: Device) {
+        let index = self.devices.len();
+        let registry = self.poll.registry();
+        let register = |fd: i32, token: Token| {
+            if let Err(e) = registry.register(&mut SourceFd(&fd), token, Interest::READABLE) {
+                log!(0, "cannot watch {}: {e}", device.name());
+            }
+        };
+        register(device.ud.fd(), token::pack(kind::COMPLETION, 0, index as u32));
+        register(device.ud.context().async_fd(), token::pack(kind::ASYNC, 0, index as u32));
+        for p in &device.ports {
+            if let Some(umad) = &p.umad {
+                // the port's number is its generation: it distinguishes the ports of a device
+                register(umad.fd(), token::pack(kind::UMAD, u32::from(p.number), index as u32));
+            }
+        }
+        let numbers: Vec<u8> = device.ports.iter().map(|p| p.number).collect();
+        self.devices.push(Some(device));
+        for number in numbers {
+            self.refresh_port(index, number);
+        }
+    }
+
+    /// Looks at a port and tells the engine.
+    pub(super) fn refresh_port(&mut self, index: usize, number: u8) -> Option<PortId> {
+        let device = self.devices.get(index)?.as_ref()?;
+        let place = device.ports.iter().position(|p| p.number == number)?;
+        match device.query(number) {
+            Ok(info) => {
+                let gids_changed = self
+                    .ports
+                    .iter()
+                    .find(|(_, at)| **at == (index, place))
+                    .and_then(|(id, _)| self.engine.port(*id))
+                    .is_some_and(|old| old.gids != info.gids);
+                let id = self.engine.set_port(self.now, info);
+                self.ports.insert(id, (index, place));
+                if gids_changed {
+                    // address handles hold indices into the table, and interfaces are known by GID
+                    self.endpoints.values_mut().for_each(|e| e.forget_handles());
+                    if let Some(r) = &mut self.rtnl {
+                        r.resync(self.now.0);
+                    }
+                }
+                Some(id)
+            }
+            Err(e) => {
+                log!(0, "cannot query {} port {number}: {e}", device.name());
+                let id = self.ports.iter().find(|(_, at)| **at == (index, place)).map(|(id, _)| *id)?;
+                self.engine.port_gone(self.now, id);
+                Some(id)
+            }
+        }
+    }
+
+    /// Asynchronous events of a device.
+    pub(super) fn device_events(&mut self, index: usize, token: Token) {
+        for _ in 0..SHARE {
+            let Some(device) = self.devices.get(index).and_then(Option::as_ref) else { return };
+            let event = match device.ud.context().next_async_event() {
+                Ok(Some(event)) => event,
+                Ok(None) => return,
+                Err(e) => return self.device_lost(index, &e.to_string()),
+            };
+            log!(1, "{}: event {} on port {}", device.name(), event.kind, event.port);
+            match event.kind {
+                verbs::EVENT_DEVICE_FATAL => return self.device_lost(index, "it reported a fatal error"),
+                verbs::EVENT_CLIENT_REREGISTER => {
+                    if let Some(id) = self.refresh_port(index, event.port) {
+                        self.engine.reregister(self.now, id);
+                    }
+                }
+                verbs::EVENT_PORT_ACTIVE
+                | verbs::EVENT_PORT_ERR
+                | verbs::EVENT_LID_CHANGE
+                | verbs::EVENT_PKEY_CHANGE
+                | verbs::EVENT_SM_CHANGE
+                | verbs::EVENT_GID_CHANGE => {
+                    self.refresh_port(index, event.port);
+                }
+                _ => {}
+            }
+            self.do_actions();
+        }
+        self.again.push_back(token);
+    }
+
+    /// The device is gone: its ports are told down, its descriptors are watched no more.
+    pub(super) fn device_lost(&mut self, index: usize, why: &str) {
+        let Some(device) = self.devices.get_mut(index).and_then(Option::take) else { return };
+        log!(0, "{} is lost: {why}", device.name());
+        let ports: Vec<PortId> = self.ports.iter().filter(|(_, at)| at.0 == index).map(|(id, _)| *id).collect();
+        for id in ports {
+            self.engine.port_gone(self.now, id);
+            self.ports.remove(&id);
+        }
+        self.do_actions();
+        let registry = self.poll.registry();
+        let umads = device.ports.iter().filter_map(|p| p.umad.as_ref()).map(UmadPort::fd);
+        for fd in umads.chain([device.ud.fd(), device.ud.context().async_fd()]) {
+            // it may be gone from the set with the device already
+            let _ = registry.deregister(&mut SourceFd(&fd));
+        }
+    }
+
+    pub(super) fn umad(&mut self, port: PortId) -> Option<&mut UmadPort> {
+        let (d, p) = *self.ports.get(&port)?;
+        self.devices.get_mut(d)?.as_mut()?.ports.get_mut(p)?.umad.as_mut()
+    }
+
+    /// MADs that came to a port.
+    pub(super) fn mads(&mut self, index: usize, number: u32, token: Token) {
+        let Some(device) = self.devices.get(index).and_then(Option::as_ref) else { return };
+        let Some(place) = device.ports.iter().position(|p| u32::from(p.number) == number) else { return };
+        let Some(id) = self.ports.iter().find(|(_, at)| **at == (index, place)).map(|(id, _)| *id) else { return };
+        for _ in 0..SHARE {
+            let Some(umad) = self.umad(id) else { return };
+            match umad.recv() {
+                Ok(Some(r)) => self.engine.mad_received(self.now, id, r.status, &r.mad),
+                Ok(None) => return,
+                Err(e) => return self.umad_lost(id, &e),
+            }
+        }
+        self.again.push_back(token);
+    }
+
+    fn umad_lost(&mut self, port: PortId, error: &io::Error) {
+        log!(0, "the way to the subnet administrator is lost: {error}");
+        let Some((d, p)) = self.ports.get(&port).copied() else { return };
+        let Some(device) = self.devices.get_mut(d).and_then(Option::as_mut) else { return };
+        if let Some(umad) = device.ports.get_mut(p).and_then(|p| p.umad.take()) {
+            let _ = self.poll.registry().deregister(&mut SourceFd(&umad.fd()));
+        }
+        self.engine.port_gone(self.now, port);
+    }
+
+    /// Looks for what no event told of: changed ports, new devices.
+    pub(super) fn check_devices(&mut self) {
+        let ports: Vec<(usize, u8)> = self
+            .devices
+            .iter()
+            .enumerate()
+            .filter_map(|(i, d)| d.as_ref().map(|d| (i, d)))
+            .flat_map(|(i, d)| d.ports.iter().map(move |p| (i, p.number)))
+            .collect();
+        for (index, number) in ports {
+            self.refresh_port(index, number);
+        }
+        if let Err(e) = self.open_devices() {
+            crate::log_limited!(1, "cannot list devices: {e}");
+        }
+    }
+}

@@ -1,0 +1,39 @@
+//! The parts of the `ibacm` daemon. The deciding ones ([`engine`], [`arp`], [`sa`], [`cache`]) are pure; the edges
+//! ([`ud`], [`umad`], [`server`], [`rtnl`], [`route`], [`lifecycle`], [`log`](mod@log)) make the system calls; [`evloop`]
+//! connects them.
+
+mod accept;
+pub mod addr;
+pub mod addrfile;
+pub mod arp;
+pub mod cache;
+pub mod cli;
+mod conn;
+pub mod device;
+pub mod engine;
+pub mod evloop;
+pub mod ffi;
+pub mod frame;
+pub mod keyed;
+pub mod lifecycle;
+mod listen;
+pub mod log;
+pub mod options;
+pub mod publish;
+pub mod rates;
+pub mod route;
+pub mod rtnl;
+mod rtnl_parse;
+mod rtnl_sock;
+mod rtnl_table;
+pub mod sa;
+pub mod server;
+pub mod service;
+mod slots;
+pub mod sock;
+pub mod table;
+pub mod time;
+pub mod token;
+pub mod ud;
+pub mod umad;
+pub mod verbs;

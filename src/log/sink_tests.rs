@@ -1,0 +1,169 @@
+//! Tests of the log's targets.
+
+use super::*;
+use std::io::{Read, Write};
+use std::os::unix::fs::symlink;
+
+/// A directory of its own for one test, removed at the end.
+struct Dir(PathBuf);
+
+impl Dir {
+    fn new(name: &str) -> Self {
+        let path = std::env::temp_dir().join(format!("ibacm-sink-{name}-{}", std::process::id()));
+        fs::create_dir(&path).unwrap();
+        fs::set_permissions(&path, Permissions::from_mode(0o755)).unwrap();
+        Dir(path)
+    }
+}
+
+impl Drop for Dir {
+    fn drop(&mut self) {
+        let _ = fs::remove_dir_all(&self.0);
+    }
+}
+
+fn line(text: &str) -> Line {
+    Line::new("test", format_args!("{text}"))
+}
+
+fn open(path: &Path) -> Result<Sink, LogError> {
+    Sink::open(&LogTarget::File(path.to_owned()))
+}
+
+#[test]
+fn appends_whole_lines() {
+    let dir = Dir::new("append");
+    let path = dir.0.join("log");
+    fs::write(&path, "before\n").unwrap();
+    let mut sink = open(&path).unwrap();
+    sink.write(0, &line("one")).unwrap();
+    open(&path).unwrap().write(0, &line("two")).unwrap();
+    let text = fs::read_to_string(&path).unwrap();
+    let lines: Vec<&str> = text.lines().collect();
+    assert_eq!(lines.len(), 3);
+    assert_eq!(lines[0], "before");
+    let (stamp, rest) = lines[1].split_at("2026-01-31T12:00:00.123".len());
+    assert_eq!((rest, stamp.as_bytes()[10], stamp.as_bytes()[19]), (": test: one", b'T', b'.'));
+}
+
+#[test]
+fn nobody_else_can_write_to_it() {
+    let dir = Dir::new("mode");
+    let path = dir.0.join("log");
+    open(&path).unwrap();
+    assert_eq!(fs::metadata(&path).unwrap().mode() & WRITABLE_BY_OTHERS, 0);
+    fs::set_permissions(&path, Permissions::from_mode(0o666)).unwrap();
+    open(&path).unwrap();
+    assert_eq!(fs::metadata(&path).unwrap().mode() & 0o777, 0o644);
+}
+
+#[test]
+fn links_are_followed_only_where_nobody_could_plant_them() {
+    let dir = Dir::new("link");
+    let (real, link) = (dir.0.join("real"), dir.0.join("link"));
+    symlink(&real, &link).unwrap();
+    open(&link).unwrap().write(0, &line("x")).unwrap();
+    assert!(real.exists());
+    fs::remove_file(&real).unwrap();
+    fs::set_permissions(&dir.0, Permissions::from_mode(0o1777)).unwrap();
+    assert!(open(&link).is_err());
+    assert!(!real.exists());
+}
+
+#[test]
+fn what_is_no_file_is_a_clear_error() {
+    let dir = Dir::new("error");
+    let missing = dir.0.join("none/log");
+    let text = open(&missing).err().unwrap().to_string();
+    assert!(text.starts_with(&format!("log file {}: cannot be opened: ", missing.display())), "{text}");
+    assert!(text.contains(&format!("is there a directory {}/none?", dir.0.display())), "{text}");
+    assert!(open(&dir.0).is_err(), "a directory");
+}
+
+#[test]
+fn full_device_loses_the_line_without_panic() {
+    if let Ok(mut sink) = open(Path::new("/dev/full")) {
+        assert_eq!(sink.write(0, &line("x")).unwrap_err().raw_os_error(), Some(libc::ENOSPC));
+    }
+}
+
+#[test]
+fn full_pipe_is_not_waited_for_and_broken_one_is_no_signal() {
+    let (mut reader, writer) = io::pipe().unwrap();
+    let mut sink = Sink::Fd(writer.as_raw_fd());
+    let mut written = 0_usize;
+    while sink.write(0, &line("x")).is_ok() {
+        written += 1;
+        assert!(written < 1_000_000, "the pipe never fills");
+    }
+    assert!(written > 100, "{written}");
+    let mut some = vec![0; 8192];
+    assert!(reader.read(&mut some).unwrap() > 0);
+    sink.write(0, &line("there is room again")).unwrap();
+    drop(reader);
+    assert!(sink.write(0, &line("x")).is_err());
+}
+
+#[test]
+fn closed_descriptor_is_an_error() {
+    assert!(Sink::Fd(1_000_000).write(0, &line("x")).is_err());
+}
+
+#[test]
+fn half_a_line_does_not_spoil_the_next() {
+    let dir = Dir::new("cut");
+    let path = dir.0.join("log");
+    let mut file = File::create(&path).unwrap();
+    file.write_all(b"half").unwrap();
+    let file = OpenOptions::new().append(true).open(&path).unwrap();
+    let mut sink = Sink::File { path: path.clone(), file, cut: true };
+    sink.write(0, &line("one")).unwrap();
+    sink.write(0, &line("two")).unwrap();
+    let text = fs::read_to_string(&path).unwrap();
+    assert_eq!(text.lines().count(), 3, "{text}");
+}
+
+#[test]
+fn system_log_is_found_again() {
+    let dir = Dir::new("syslog");
+    let path = dir.0.join("log");
+    let mut syslog = Syslog::new(&path);
+    assert!(syslog.write(0, &line("nobody is there")).is_err());
+    for round in 0..2 {
+        let server = UnixDatagram::bind(&path).unwrap();
+        syslog.write(1, &line("hello")).unwrap();
+        let mut buffer = [0; 256];
+        let length = server.recv(&mut buffer).unwrap();
+        let text = std::str::from_utf8(&buffer[..length]).unwrap();
+        assert!(text.starts_with("<30>") && text.ends_with("]: test: hello"), "{round}: {text}");
+        drop(server);
+        fs::remove_file(&path).unwrap();
+        assert!(syslog.write(0, &line("it went away")).is_err());
+    }
+}
+
+#[test]
+fn busy_system_log_is_not_waited_for() {
+    let dir = Dir::new("busy");
+    let path = dir.0.join("log");
+    let _server = UnixDatagram::bind(&path).unwrap();
+    let mut syslog = Syslog::new(&path);
+    let mut sent = 0;
+    while syslog.write(0, &line("x")).is_ok() {
+        sent += 1;
+        assert!(sent < 1_000_000, "the queue never fills");
+    }
+}
+
+#[test]
+fn system_log_messages() {
+    let stamp = Stamp { month: 12, day: 5, hour: 1, minute: 2, second: 3, ..Stamp::default() };
+    let shown = |level, text: &str| message(level, &Line { stamp, text: text.to_owned() }, 7);
+    assert_eq!(shown(0, "sa: Error - no"), "<27>Dec  5 01:02:03 ibacm[7]: sa: Error - no");
+    assert!(shown(0, "sa: warning: x").starts_with("<28>"));
+    assert!(shown(0, "up").starts_with("<29>"));
+    assert!(shown(1, "up").starts_with("<30>"));
+    assert!(shown(2, "up").starts_with("<31>"));
+    let odd = Line { stamp: Stamp { month: 0, ..stamp }, text: String::from("é: é") };
+    assert!(message(0, &odd, 7).contains("Jan"));
+}

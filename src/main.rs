@@ -1,0 +1,56 @@
+//! `ibacm`: the InfiniBand communication management assistant.
+
+use std::io::Write;
+use std::process::ExitCode;
+
+use ibacm::cli::{self, Mode};
+use ibacm::lifecycle::{self, Ready};
+use ibacm::{log, service};
+
+/// Exit code of a daemon that could not serve.
+const EXIT_FAILURE: u8 = 1;
+
+fn main() -> ExitCode {
+    let (mode, files) = match cli::parse(std::env::args_os()) {
+        Ok(cli::Action::Run(mode, files)) => (mode, files),
+        Ok(cli::Action::Print(text)) => {
+            let _ = write!(std::io::stdout(), "{text}");
+            return ExitCode::SUCCESS;
+        }
+        Ok(cli::Action::CheckConfig(files)) => return service::check_config(&files),
+        Err(e) => {
+            let _ = writeln!(std::io::stderr(), "{e}");
+            return ExitCode::from(cli::EXIT_USAGE);
+        }
+    };
+    let ready = match mode {
+        Mode::Daemon => match lifecycle::daemonise() {
+            Ok(ready) => ready,
+            Err(e) => {
+                let _ = writeln!(std::io::stderr(), "ibacm: {e}");
+                return ExitCode::from(EXIT_FAILURE);
+            }
+        },
+        Mode::Process | Mode::Systemd => Ready::foreground(),
+    };
+    lifecycle::tighten_umask();
+    let (mut daemon, _lock) = match service::start(&files) {
+        Ok(started) => started,
+        Err(e) => {
+            log!(0, "{e}");
+            ready.fail(EXIT_FAILURE, &e.to_string());
+            return ExitCode::from(EXIT_FAILURE);
+        }
+    };
+    if let Err(e) = ready.ready() {
+        log!(0, "cannot leave the terminal: {e}");
+    }
+    log!(0, "serving");
+    match daemon.run() {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(e) => {
+            log!(0, "the loop ended: {e}");
+            ExitCode::from(EXIT_FAILURE)
+        }
+    }
+}

@@ -1,0 +1,212 @@
+//! The table of options: how each is named, set, shown, and what it expects.
+
+use super::{AddrPreload, AddrProt, LogTarget, LoopbackProt, Options, RoutePreload, RouteProt, ServerMode};
+use crate::rates;
+use std::ffi::OsStr;
+use std::ops::RangeInclusive;
+use std::os::unix::ffi::OsStrExt;
+use std::path::PathBuf;
+
+/// Largest number of minutes: ten years, far from any arithmetic's edge.
+const MAX_MINUTES: i64 = 10 * 366 * 24 * 60;
+/// Largest time in milliseconds: an hour.
+const MAX_MS: i64 = 3_600_000;
+/// Largest number of requests or buffers.
+const MAX_DEPTH: i64 = 65_536;
+
+/// One option of the file.
+pub(super) struct OptionRow {
+    /// Its name, in lower case.
+    pub(super) name: &'static str,
+    /// What a value looks like, for messages.
+    pub(super) expects: &'static str,
+    /// Sets it; `None` leaves the options as they were.
+    pub(super) set: fn(&mut Options, &[u8]) -> Option<()>,
+    /// Its value as it would stand in the file.
+    pub(super) get: fn(&Options) -> String,
+}
+
+/// A row whose field holds what `$parse` gives.
+macro_rules! row {
+    ($field:ident, $expects:expr, $parse:expr, $show:expr) => {
+        OptionRow {
+            name: stringify!($field),
+            expects: $expects,
+            set: |options, value| {
+                options.$field = $parse(value)?;
+                Some(())
+            },
+            get: |options| $show(&options.$field),
+        }
+    };
+}
+
+/// A row for a number within a range.
+macro_rules! number_row {
+    ($field:ident, $range:expr, $expects:expr) => {
+        row!($field, $expects, |value| number(value, $range)?.try_into().ok(), ToString::to_string)
+    };
+}
+
+/// A row for one of several keywords; where several mean the same, the first is the one to show.
+macro_rules! keyword_row {
+    ($field:ident, $expects:expr, $words:expr) => {
+        row!($field, $expects, |value| keyword(value, &$words), |held| show_keyword(held, &$words))
+    };
+}
+
+/// A row for a path.
+macro_rules! path_row {
+    ($field:ident) => {
+        row!($field, "a path", path, |held: &PathBuf| held.display().to_string())
+    };
+}
+
+/// A row for yes or no.
+macro_rules! bool_row {
+    ($field:ident) => {
+        row!($field, "yes or no", boolean, |held: &bool| String::from(if *held { "yes" } else { "no" }))
+    };
+}
+
+/// Every option but `provider`, in the order in which they are shown.
+pub(super) static TABLE: &[OptionRow] = &[
+    row!(log_file, "stdout, stderr, syslog or a path", log_target, show_log_target),
+    number_row!(log_level, 0..=2, "0 to 2"),
+    number_row!(umad_debug_level, 0..=2, "0 to 2"),
+    path_row!(lock_file),
+    number_row!(server_port, 1..=65_535, "1 to 65535"),
+    keyword_row!(
+        server_mode,
+        "unix, loop or open",
+        [("unix", ServerMode::Unix), ("loop", ServerMode::Loop), ("open", ServerMode::Open)]
+    ),
+    bool_row!(acme_plus_kernel_only),
+    path_row!(provider_lib_path),
+    bool_row!(support_ips_in_addr_cfg),
+    keyword_row!(addr_prot, "acm", [("acm", AddrProt::Acm)]),
+    row!(addr_timeout, "minutes, or -1 for never", minutes, show_minutes),
+    keyword_row!(route_prot, "sa or acm", [("sa", RouteProt::Sa), ("acm", RouteProt::Acm)]),
+    row!(route_timeout, "minutes, or -1 for never", minutes, show_minutes),
+    keyword_row!(loopback_prot, "none or local", [("none", LoopbackProt::None), ("local", LoopbackProt::Local)]),
+    number_row!(timeout, 1..=MAX_MS, "milliseconds, 1 to 3600000"),
+    number_row!(retries, 0..=100, "0 to 100"),
+    number_row!(resolve_depth, 1..=MAX_DEPTH, "1 to 65536"),
+    number_row!(sa_depth, 1..=MAX_DEPTH, "1 to 65536"),
+    number_row!(send_depth, 1..=MAX_DEPTH, "1 to 65536"),
+    number_row!(recv_depth, 1..=MAX_DEPTH, "1 to 65536"),
+    row!(min_mtu, "256, 512, 1024, 2048 or 4096", mtu, show_mtu),
+    row!(min_rate, "an InfiniBand rate in Gb/s (2.5, 5, 10, 14, 20, 25, ... 1200)", rate, show_rate),
+    keyword_row!(
+        route_preload,
+        "none or opensm_full_v1",
+        [
+            ("none", RoutePreload::None),
+            ("no", RoutePreload::None),
+            ("opensm_full_v1", RoutePreload::OpensmFullV1),
+            ("full_opensm_v1", RoutePreload::OpensmFullV1),
+        ]
+    ),
+    path_row!(route_data_file),
+    keyword_row!(
+        addr_preload,
+        "none or acm_hosts",
+        [("none", AddrPreload::None), ("no", AddrPreload::None), ("acm_hosts", AddrPreload::AcmHosts)]
+    ),
+    path_row!(addr_data_file),
+    number_row!(max_destinations, 16..=16_777_216, "16 to 16777216"),
+    number_row!(negative_cache, 0..=MAX_MS, "milliseconds, 0 to 3600000"),
+    bool_row!(wait_for_device),
+];
+
+/// A whole decimal number within `range`; nothing may follow it.
+fn number(value: &[u8], range: RangeInclusive<i64>) -> Option<i64> {
+    let number: i64 = std::str::from_utf8(value).ok()?.parse().ok()?;
+    range.contains(&number).then_some(number)
+}
+
+/// A number as C reads it with base 0: `0x` hexadecimal, a leading `0` octal, else decimal.
+pub(super) fn c_number(value: &[u8]) -> Option<u64> {
+    let text = std::str::from_utf8(value).ok()?;
+    let (digits, radix) = if let Some(hex) = text.strip_prefix("0x").or_else(|| text.strip_prefix("0X")) {
+        (hex, 16)
+    } else if text.len() > 1 && text.starts_with('0') {
+        (&text[1..], 8)
+    } else {
+        (text, 10)
+    };
+    // from_str_radix would take a sign here.
+    if !digits.bytes().all(|b| b.is_ascii_alphanumeric()) {
+        return None;
+    }
+    u64::from_str_radix(digits, radix).ok()
+}
+
+fn keyword<T: Copy>(value: &[u8], words: &[(&str, T)]) -> Option<T> {
+    words.iter().find(|(word, _)| value.eq_ignore_ascii_case(word.as_bytes())).map(|&(_, meaning)| meaning)
+}
+
+fn show_keyword<T: PartialEq>(held: &T, words: &[(&str, T)]) -> String {
+    words.iter().find(|(_, meaning)| meaning == held).map_or("?", |&(word, _)| word).to_owned()
+}
+
+/// Words, and numbers as they always were: any but 0 is yes.
+fn boolean(value: &[u8]) -> Option<bool> {
+    let words = [("yes", true), ("no", false), ("true", true), ("false", false), ("on", true), ("off", false)];
+    keyword(value, &words).or_else(|| number(value, i64::MIN..=i64::MAX).map(|number| number != 0))
+}
+
+fn path(value: &[u8]) -> Option<PathBuf> {
+    Some(PathBuf::from(OsStr::from_bytes(value)))
+}
+
+fn log_target(value: &[u8]) -> Option<LogTarget> {
+    Some(match value.to_ascii_lowercase().as_slice() {
+        b"stdout" => LogTarget::Stdout,
+        b"stderr" => LogTarget::Stderr,
+        b"syslog" => LogTarget::Syslog,
+        _ => LogTarget::File(path(value)?),
+    })
+}
+
+fn show_log_target(held: &LogTarget) -> String {
+    match held {
+        LogTarget::Stdout => String::from("stdout"),
+        LogTarget::Stderr => String::from("stderr"),
+        LogTarget::Syslog => String::from("syslog"),
+        LogTarget::File(path) => path.display().to_string(),
+    }
+}
+
+fn minutes(value: &[u8]) -> Option<Option<u32>> {
+    match number(value, -1..=MAX_MINUTES)? {
+        -1 => Some(None),
+        minutes => Some(Some(u32::try_from(minutes).ok()?)),
+    }
+}
+
+fn show_minutes(held: &Option<u32>) -> String {
+    held.map_or_else(|| String::from("-1"), |minutes| minutes.to_string())
+}
+
+fn mtu(value: &[u8]) -> Option<u8> {
+    rates::mtu_code(u32::try_from(number(value, 0..=4096)?).ok()?)
+}
+
+fn show_mtu(held: &u8) -> String {
+    rates::mtu_bytes(*held).unwrap_or_default().to_string()
+}
+
+fn rate(value: &[u8]) -> Option<u8> {
+    if value == b"2.5" {
+        return Some(rates::RATE_2_5);
+    }
+    rates::rate_code(u32::try_from(number(value, 0..=100_000)?).ok()?)
+}
+
+fn show_rate(held: &u8) -> String {
+    match rates::rate_mbps(*held).unwrap_or_default() {
+        2_500 => String::from("2.5"),
+        mbps => (mbps / 1000).to_string(),
+    }
+}

@@ -1,0 +1,319 @@
+//! rtnetlink messages as plain values: pure functions over bytes.
+//!
+//! Everything is in host byte order except addresses. Every length is checked before it is
+//! used; what does not fit is [`Malformed`], what is not known is skipped. The layouts are those
+//! of `linux/netlink.h`, `linux/rtnetlink.h`, `linux/if_link.h` and `linux/if_addr.h`.
+
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+
+/// Hardware type of an InfiniBand interface (`ARPHRD_INFINIBAND`).
+pub const INFINIBAND: u16 = 32;
+/// Bytes of an IPoIB hardware address: flags, QPN, and the port's GID.
+pub const HARDWARE: usize = 20;
+/// The longest interface name, without its end (`IFNAMSIZ` - 1).
+const MAX_NAME: usize = 15;
+
+/// Bytes of `struct nlmsghdr`.
+const HEADER: usize = 16;
+/// Bytes of `struct ifinfomsg`.
+const LINK_HEADER: usize = 16;
+/// Bytes of `struct ifaddrmsg`.
+const ADDR_HEADER: usize = 8;
+/// Bytes of `struct rtmsg`.
+const ROUTE_HEADER: usize = 12;
+
+const NLMSG_NOOP: u16 = 1;
+const NLMSG_ERROR: u16 = 2;
+const NLMSG_DONE: u16 = 3;
+const NLMSG_OVERRUN: u16 = 4;
+
+/// A dump was made while the thing dumped changed.
+const NLM_F_DUMP_INTR: u16 = 0x10;
+const NLM_F_REQUEST: u16 = 0x01;
+const NLM_F_DUMP: u16 = 0x300;
+
+/// Attribute types carry flags in their top two bits.
+const ATTRIBUTE_TYPE: u16 = 0x3FFF;
+const IFLA_ADDRESS: u16 = 1;
+const IFLA_BROADCAST: u16 = 2;
+const IFLA_IFNAME: u16 = 3;
+const IFLA_EXT_MASK: u16 = 29;
+/// Statistics are not wanted.
+const RTEXT_FILTER_SKIP_STATS: u32 = 8;
+const IFA_ADDRESS: u16 = 1;
+const IFA_LOCAL: u16 = 2;
+const IFA_FLAGS: u16 = 8;
+/// Duplicate address detection found another owner.
+const IFA_F_DADFAILED: u32 = 0x08;
+/// The kernel's note about one destination, no route that somebody set.
+const RTM_F_CLONED: u32 = 0x200;
+
+/// What a dump is asked for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Dump {
+    /// All interfaces.
+    Links,
+    /// All addresses of both families.
+    Addresses,
+}
+
+/// A message that contradicts itself.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Malformed;
+
+/// One interface, as a link message tells of it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Link {
+    /// The interface's number.
+    pub index: u32,
+    /// The hardware type, [`INFINIBAND`] for IPoIB.
+    pub kind: u16,
+    /// Its name; empty where the message has none.
+    pub name: Vec<u8>,
+    /// The hardware address, where it has 20 bytes.
+    pub hardware: Option<[u8; HARDWARE]>,
+    /// The partition key in the IPoIB broadcast address, where there is one.
+    pub broadcast_pkey: Option<u16>,
+}
+
+/// One address of an interface.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Addr {
+    /// The interface's number.
+    pub index: u32,
+    /// The address itself (of a point-to-point link: this side's).
+    pub ip: IpAddr,
+    /// Bits of the network's prefix.
+    pub prefix_len: u8,
+    /// `RT_SCOPE_*`: 0 universe, 253 link, 254 host.
+    pub scope: u8,
+}
+
+/// What a message says.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum News {
+    /// An interface appeared or changed.
+    Link(Link),
+    /// An interface is gone.
+    LinkGone(u32),
+    /// An address appeared or changed.
+    Addr(Addr),
+    /// An address is gone.
+    AddrGone(Addr),
+    /// Routes or rules changed.
+    Routes,
+    /// A dump is complete.
+    Done,
+    /// A request failed, with this error number (0 is an acknowledgement).
+    Failed(i32),
+    /// Messages were lost.
+    Overrun,
+    /// Nothing that matters here.
+    Other,
+}
+
+/// One message of a datagram.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Message {
+    /// The sequence number of the request that it answers, or that caused it.
+    pub sequence: u32,
+    /// The port of the socket whose request it answers, or whose request caused it.
+    pub port: u32,
+    /// The dump that it belongs to is not consistent.
+    pub interrupted: bool,
+    /// What it says.
+    pub news: Result<News, Malformed>,
+}
+
+/// `N` bytes at an offset.
+fn bytes<const N: usize>(from: &[u8], at: usize) -> Option<[u8; N]> {
+    from.get(at..at.checked_add(N)?)?.try_into().ok()
+}
+
+fn u16_at(from: &[u8], at: usize) -> Option<u16> {
+    bytes(from, at).map(u16::from_ne_bytes)
+}
+
+fn u32_at(from: &[u8], at: usize) -> Option<u32> {
+    bytes(from, at).map(u32::from_ne_bytes)
+}
+
+/// Lengths are padded to four bytes.
+const fn padded(length: usize) -> usize {
+    (length + 3) & !3
+}
+
+/// The messages of one datagram, in order. After a header that contradicts itself nothing more
+/// can be found: one malformed message ends the iteration.
+#[derive(Clone, Debug)]
+pub struct Messages<'a> {
+    rest: &'a [u8],
+}
+
+/// Takes a datagram apart.
+#[must_use]
+pub fn messages(datagram: &[u8]) -> Messages<'_> {
+    Messages { rest: datagram }
+}
+
+impl Iterator for Messages<'_> {
+    type Item = Message;
+
+    fn next(&mut self) -> Option<Message> {
+        if self.rest.is_empty() {
+            return None;
+        }
+        let whole = std::mem::take(&mut self.rest);
+        let broken = Message { sequence: 0, port: 0, interrupted: false, news: Err(Malformed) };
+        let (Some(length), Some(kind), Some(flags)) = (u32_at(whole, 0), u16_at(whole, 4), u16_at(whole, 6)) else {
+            return Some(broken);
+        };
+        let (Some(sequence), Some(port)) = (u32_at(whole, 8), u32_at(whole, 12)) else {
+            return Some(broken);
+        };
+        let Some(body) = usize::try_from(length).ok().and_then(|end| whole.get(HEADER..end)) else {
+            return Some(broken);
+        };
+        self.rest = whole.get(HEADER + padded(body.len())..).unwrap_or_default();
+        Some(Message {
+            sequence,
+            port,
+            interrupted: flags & NLM_F_DUMP_INTR != 0,
+            news: parse(kind, body).ok_or(Malformed),
+        })
+    }
+}
+
+/// What a message of this type says; `None` when its body contradicts itself.
+fn parse(kind: u16, body: &[u8]) -> Option<News> {
+    match kind {
+        NLMSG_NOOP => Some(News::Other),
+        NLMSG_DONE => Some(News::Done),
+        NLMSG_OVERRUN => Some(News::Overrun),
+        NLMSG_ERROR => {
+            let errno = bytes(body, 0).map(i32::from_ne_bytes)?;
+            Some(News::Failed(errno.checked_neg()?))
+        }
+        libc::RTM_NEWLINK | libc::RTM_DELLINK => link(kind == libc::RTM_DELLINK, body),
+        libc::RTM_NEWADDR | libc::RTM_DELADDR => addr(kind == libc::RTM_DELADDR, body),
+        libc::RTM_NEWROUTE | libc::RTM_DELROUTE => {
+            body.get(..ROUTE_HEADER)?;
+            let cloned = u32_at(body, 8)? & RTM_F_CLONED != 0;
+            Some(if cloned { News::Other } else { News::Routes })
+        }
+        libc::RTM_NEWRULE | libc::RTM_DELRULE => Some(News::Routes),
+        _ => Some(News::Other),
+    }
+}
+
+/// Calls `each` with every attribute's type and content; `None` when one does not fit.
+fn attributes<'a>(mut rest: &'a [u8], mut each: impl FnMut(u16, &'a [u8])) -> Option<()> {
+    while !rest.is_empty() {
+        let length = usize::from(u16_at(rest, 0)?);
+        let kind = u16_at(rest, 2)? & ATTRIBUTE_TYPE;
+        each(kind, rest.get(4..length)?);
+        // The padding of the last one may be missing.
+        rest = rest.get(padded(length)..).unwrap_or_default();
+    }
+    Some(())
+}
+
+fn link(gone: bool, body: &[u8]) -> Option<News> {
+    let family = *body.first()?;
+    let kind = u16_at(body, 2)?;
+    let index = u32_at(body, 4)?;
+    let rest = body.get(LINK_HEADER..)?;
+    if i32::from(family) != libc::AF_UNSPEC {
+        // A bridge tells of its ports in the same words: "gone" is from the bridge only.
+        return Some(News::Other);
+    }
+    if gone {
+        return Some(News::LinkGone(index));
+    }
+    let mut link = Link { index, kind, name: Vec::new(), hardware: None, broadcast_pkey: None };
+    attributes(rest, |attribute, content| match attribute {
+        IFLA_IFNAME => link.name = name(content),
+        IFLA_ADDRESS => link.hardware = content.try_into().ok(),
+        IFLA_BROADCAST => link.broadcast_pkey = broadcast_pkey(content),
+        _ => {}
+    })?;
+    Some(News::Link(link))
+}
+
+/// A name up to its end; empty if it could be no file name of sysfs.
+fn name(content: &[u8]) -> Vec<u8> {
+    let end = content.iter().position(|byte| *byte == 0).unwrap_or(content.len());
+    let name = content.get(..end).unwrap_or_default();
+    if name.len() > MAX_NAME || name.contains(&b'/') || name == b"." || name == b".." {
+        return Vec::new();
+    }
+    name.to_vec()
+}
+
+/// The partition in an IPoIB broadcast address (RFC 4391): a multicast GID after four bytes,
+/// with the IPv4 signature and then the key.
+fn broadcast_pkey(content: &[u8]) -> Option<u16> {
+    let address: &[u8; HARDWARE] = content.try_into().ok()?;
+    if address[4] != 0xFF || address[6..8] != [0x40, 0x1B] {
+        return None;
+    }
+    Some(u16::from_be_bytes([address[8], address[9]]) | 0x8000)
+}
+
+fn addr(gone: bool, body: &[u8]) -> Option<News> {
+    let &[family, prefix_len, flags, scope] = body.get(..4)?.first_chunk()?;
+    let index = u32_at(body, 4)?;
+    let rest = body.get(ADDR_HEADER..)?;
+    let (mut near, mut far, mut flags) = (None, None, u32::from(flags));
+    attributes(rest, |attribute, content| match attribute {
+        IFA_LOCAL => near = Some(content),
+        IFA_ADDRESS => far = Some(content),
+        IFA_FLAGS => flags = u32_at(content, 0).unwrap_or(flags),
+        _ => {}
+    })?;
+    let content = near.or(far);
+    let (ip, bits) = match i32::from(family) {
+        libc::AF_INET => (IpAddr::from(Ipv4Addr::from(bytes::<4>(content?, 0)?)), 32),
+        libc::AF_INET6 => (IpAddr::from(Ipv6Addr::from(bytes::<16>(content?, 0)?)), 128),
+        _ => return Some(News::Other),
+    };
+    if prefix_len > bits {
+        return None;
+    }
+    let addr = Addr { index, ip, prefix_len, scope };
+    // An address that belongs to another host is not ours, whatever the interface says.
+    let gone = gone || flags & IFA_F_DADFAILED != 0;
+    Some(if gone { News::AddrGone(addr) } else { News::Addr(addr) })
+}
+
+/// The request for a dump.
+#[must_use]
+pub fn dump_request(what: Dump, sequence: u32) -> Vec<u8> {
+    let kind = match what {
+        Dump::Links => libc::RTM_GETLINK,
+        Dump::Addresses => libc::RTM_GETADDR,
+    };
+    // A header of zeros, family included, asks for everything.
+    let mut body = match what {
+        Dump::Links => vec![0; LINK_HEADER],
+        Dump::Addresses => vec![0; ADDR_HEADER],
+    };
+    if what == Dump::Links {
+        body.extend_from_slice(&8u16.to_ne_bytes());
+        body.extend_from_slice(&IFLA_EXT_MASK.to_ne_bytes());
+        body.extend_from_slice(&RTEXT_FILTER_SKIP_STATS.to_ne_bytes());
+    }
+    let length = u32::try_from(HEADER + body.len()).unwrap_or(u32::MAX);
+    let mut request = Vec::with_capacity(HEADER + body.len());
+    request.extend_from_slice(&length.to_ne_bytes());
+    request.extend_from_slice(&kind.to_ne_bytes());
+    request.extend_from_slice(&(NLM_F_REQUEST | NLM_F_DUMP).to_ne_bytes());
+    request.extend_from_slice(&sequence.to_ne_bytes());
+    request.extend_from_slice(&0u32.to_ne_bytes());
+    request.extend_from_slice(&body);
+    request
+}
+
+#[cfg(test)]
+#[path = "rtnl_parse_tests.rs"]
+pub(crate) mod tests;

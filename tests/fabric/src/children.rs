@@ -1,0 +1,193 @@
+//! The processes behind a subnet: ibsim, OpenSM, and one for each host.
+
+use std::fs::{self, File};
+use std::io::{self, BufRead as _, BufReader, Write as _};
+use std::path::Path;
+use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
+use std::time::{Duration, Instant};
+
+use nix::sys::signal::{SigSet, Signal, kill};
+use nix::unistd::Pid;
+
+use crate::paths::StateDir;
+
+/// libumad2sim, as Debian installs it.
+const UMAD2SIM: &str = "/usr/lib/x86_64-linux-gnu/umad2sim/libumad2sim.so";
+
+/// This program, to be run as a part of the subnet.
+pub fn this_program() -> io::Result<Command> {
+    Ok(Command::new(std::env::current_exe()?))
+}
+
+/// A program that dies with this one, its output in a file of the state directory.
+fn tethered(state: &StateDir, log: &str, program: &str, args: &[&str]) -> io::Result<Command> {
+    let log = File::options().create(true).append(true).open(state.file(log))?;
+    let mut command = this_program()?;
+    command.arg("tether").arg(program).args(args);
+    command.stdout(log.try_clone()?).stderr(log).stdin(Stdio::null());
+    Ok(command)
+}
+
+/// Becomes another program that is killed when its parent ends.
+pub fn tether(command: &[String]) -> io::Error {
+    use std::os::unix::process::CommandExt as _;
+    if let Err(e) = nix::sys::prctl::set_pdeathsig(Signal::SIGKILL).and_then(|()| SigSet::all().thread_unblock()) {
+        return e.into();
+    }
+    let e = Command::new(&command[0]).args(&command[1..]).exec();
+    io::Error::new(e.kind(), format!("{}: {e}", command[0]))
+}
+
+/// The name of this subnet's ibsim sockets.
+pub fn socket_base() -> String {
+    format!("fabric{}", std::process::id())
+}
+
+/// Starts ibsim. Its console is its standard input.
+pub fn ibsim(state: &StateDir) -> io::Result<Child> {
+    let topology = state.file("topology");
+    let file = topology.to_string_lossy();
+    tethered(state, "ibsim.log", "ibsim", &["-s", &file])?
+        .env("IBSIM_SOCKNAME", socket_base())
+        .stdin(Stdio::piped())
+        .spawn()
+}
+
+/// The environment of a program that uses libumad2sim to talk to this subnet.
+pub fn umad2sim(command: &mut Command, base: &str, node: &str) {
+    command.env("IBSIM_SOCKNAME", base).env("SIM_HOST", node).env("LD_PRELOAD", UMAD2SIM);
+}
+
+/// Starts OpenSM.
+pub fn opensm(state: &StateDir, partitions: Option<&Path>) -> io::Result<Child> {
+    let [directory, log, conf] = ["", "opensm.log", "opensm.conf"].map(|f| state.file(f).display().to_string());
+    let mut args = vec!["-e", "-f", &log, "-g", "0", "-F", &conf];
+    let partitions = partitions.map(|p| p.display().to_string());
+    if let Some(partitions) = &partitions {
+        args.extend(["-P", partitions]);
+    }
+    let mut command = tethered(state, "opensm.out", "opensm", &args)?;
+    command.env("OSM_TMP_DIR", &directory).env("OSM_CACHE_DIR", &directory);
+    umad2sim(&mut command, &socket_base(), "SM");
+    command.spawn()
+}
+
+/// The process that keeps a host's namespaces.
+#[derive(Debug)]
+pub struct Holder {
+    /// Name of the host.
+    pub host: String,
+    child: Child,
+    stdin: ChildStdin,
+    stdout: BufReader<ChildStdout>,
+}
+
+impl Holder {
+    /// Builds a host.
+    pub fn start(state: &StateDir, host: &str) -> io::Result<Self> {
+        let mut child = this_program()?
+            .arg("hold")
+            .arg(state.path())
+            .arg(host)
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .spawn()?;
+        let (Some(stdin), Some(stdout)) = (child.stdin.take(), child.stdout.take()) else {
+            return Err(io::Error::other("no pipes"));
+        };
+        let mut holder = Holder { host: host.to_owned(), child, stdin, stdout: BufReader::new(stdout) };
+        holder.answer()?;
+        Ok(holder)
+    }
+
+    fn answer(&mut self) -> io::Result<()> {
+        let mut line = String::new();
+        self.stdout.read_line(&mut line)?;
+        match line.trim_end() {
+            "ok" => Ok(()),
+            reason => Err(io::Error::other(format!("{}: {reason}", self.host))),
+        }
+    }
+
+    /// Has the host do something.
+    pub fn command(&mut self, line: &str) -> io::Result<()> {
+        writeln!(self.stdin, "{line}")?;
+        self.answer()
+    }
+
+    /// Ends the host.
+    pub fn stop(mut self) {
+        drop(self.stdin);
+        stop(&mut self.child, Duration::from_secs(2));
+    }
+}
+
+/// Ends a child: asks, waits, kills, and takes its exit status.
+pub fn stop(child: &mut Child, patience: Duration) {
+    let pid = Pid::from_raw(child.id() as i32);
+    let end = Instant::now() + patience;
+    let mut asked = false;
+    loop {
+        match child.try_wait() {
+            Ok(Some(_)) | Err(_) => return,
+            Ok(None) if Instant::now() >= end => break,
+            Ok(None) => {
+                if !asked {
+                    let _ = kill(pid, Signal::SIGTERM);
+                    asked = true;
+                }
+                std::thread::sleep(Duration::from_millis(10));
+            }
+        }
+    }
+    let _ = child.kill();
+    let _ = child.wait();
+}
+
+/// Processes that live in this network namespace.
+fn inhabitants(netns: &str) -> Vec<i32> {
+    let own = std::process::id() as i32;
+    fs::read_dir("/proc")
+        .into_iter()
+        .flatten()
+        .flatten()
+        .filter_map(|entry| entry.file_name().to_str()?.parse::<i32>().ok())
+        .filter(|&pid| pid != own && namespace(pid).is_some_and(|n| n == netns))
+        .collect()
+}
+
+fn namespace(pid: i32) -> Option<String> {
+    Some(fs::read_link(format!("/proc/{pid}/ns/net")).ok()?.to_string_lossy().into_owned())
+}
+
+/// Ends whatever still runs in the hosts.
+pub fn clear_hosts(state: &StateDir) {
+    let own = namespace(std::process::id() as i32);
+    let spaces: Vec<String> = state
+        .hosts()
+        .iter()
+        .filter_map(|host| fs::read_to_string(state.host(host).join("netns")).ok())
+        // A damaged file must not turn this on everybody.
+        .filter(|netns| netns.starts_with("net:[") && Some(netns) != own.as_ref())
+        .collect();
+    for (signal, patience) in [(Signal::SIGTERM, 2000), (Signal::SIGKILL, 2000)] {
+        let end = Instant::now() + Duration::from_millis(patience);
+        let mut told = Vec::new();
+        loop {
+            let pids: Vec<i32> = spaces.iter().flat_map(|n| inhabitants(n)).collect();
+            if pids.is_empty() {
+                return;
+            }
+            for pid in pids {
+                if !told.contains(&pid) {
+                    let _ = kill(Pid::from_raw(pid), signal);
+                    told.push(pid);
+                }
+            }
+            if Instant::now() >= end {
+                break;
+            }
+            std::thread::sleep(Duration::from_millis(20));
+        }
+    }
+}

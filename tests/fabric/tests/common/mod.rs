@@ -1,0 +1,87 @@
+//! What the tests of the subnet share.
+#![allow(dead_code, reason = "each test program uses a part of it")]
+
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Output, Stdio};
+use std::time::Duration;
+
+use fabric::subnet::{unique_state, wait_for};
+use fabric::{Options, Subnet};
+
+/// No program in these tests runs longer.
+pub const PATIENCE: Duration = Duration::from_secs(20);
+
+/// A subnet of this many hosts.
+pub fn subnet(hosts: usize) -> Subnet {
+    with(|_| {}, hosts)
+}
+
+/// A subnet with options of its own.
+pub fn with(change: impl FnOnce(&mut Options), hosts: usize) -> Subnet {
+    let mut options = Options::new(unique_state(), hosts);
+    change(&mut options);
+    Subnet::up_with(Path::new(env!("CARGO_BIN_EXE_fabric")), options).expect("the subnet comes up")
+}
+
+/// Compiles one of the C programs beside the tests.
+pub fn compile(name: &str, libraries: &[&str]) -> PathBuf {
+    let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/c").join(format!("{name}.c"));
+    let target = Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("{name}-{}", std::process::id()));
+    let mut cc = Command::new("cc");
+    cc.args(["-O1", "-Wall", "-Werror", "-o"]).arg(&target).arg(source).args(libraries);
+    assert!(cc.status().expect("cc runs").success(), "{name}.c compiles");
+    target
+}
+
+/// A program that ends with this value.
+pub struct Running(pub Child);
+
+impl Running {
+    /// Starts it, without output.
+    pub fn start(command: &mut Command) -> Self {
+        Running(command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null()).spawn().expect("starts"))
+    }
+}
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+/// Runs a program to its end, which must come in time.
+pub fn run(command: &mut Command) -> Output {
+    let mut child = command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().expect("starts");
+    if wait_for(PATIENCE, || child.try_wait().expect("is a child")).is_none() {
+        let _ = child.kill();
+        let output = child.wait_with_output().expect("is a child");
+        panic!("{command:?} takes too long: {}", text(&output));
+    }
+    child.wait_with_output().expect("is a child")
+}
+
+/// Both outputs as text.
+pub fn text(output: &Output) -> String {
+    String::from_utf8_lossy(&output.stdout).into_owned() + &String::from_utf8_lossy(&output.stderr)
+}
+
+/// Runs a program that must succeed, and returns what it says.
+pub fn succeed(command: &mut Command) -> String {
+    let output = run(command);
+    assert!(output.status.success(), "{command:?}: {}: {}", output.status, text(&output));
+    text(&output)
+}
+
+/// Starts the stock daemon on a host and waits until it serves and has joined its groups.
+pub fn stock_ibacm(subnet: &Subnet, host: &str) -> Running {
+    let running = Running::start(subnet.exec(host, "ibacm").arg("-P"));
+    let socket = subnet.file(host, "/run/ibacm.sock");
+    let up = wait_for(PATIENCE, || {
+        let ports = subnet.ports().ok()?;
+        let joined = ports.iter().filter(|p| p.host == host).all(|p| !p.joined.is_empty());
+        (joined && socket.exists()).then_some(())
+    });
+    assert!(up.is_some(), "ibacm on {host} does not come up");
+    running
+}

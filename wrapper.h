@@ -1,0 +1,3 @@
+/* What build.rs hands to bindgen. */
+#include <infiniband/verbs.h>
+#include <infiniband/umad.h>
