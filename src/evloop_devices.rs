@@ -167,6 +167,19 @@ impl Daemon {
         self.engine.port_gone(self.now, port);
     }
 
+    /// Opens the way to the SA again where it was lost.
+    fn reopen_umad(&mut self, index: usize, number: u8) {
+        let Some(device) = self.devices.get_mut(index).and_then(Option::as_mut) else { return };
+        let name = device.name().to_owned();
+        let Some(p) = device.ports.iter_mut().find(|p| p.number == number && p.umad.is_none()) else { return };
+        let Ok(umad) = UmadPort::open(&name, number, &[]) else { return };
+        let token = token::pack(kind::UMAD, u32::from(number), index as u32);
+        match self.poll.registry().register(&mut SourceFd(&umad.fd()), token, Interest::READABLE) {
+            Ok(()) => p.umad = Some(umad),
+            Err(e) => crate::log_limited!(0, "cannot watch {name}: {e}"),
+        }
+    }
+
     /// Looks for what no event told of: changed ports, new devices.
     pub(super) fn check_devices(&mut self) {
         let ports: Vec<(usize, u8)> = self
@@ -177,6 +190,7 @@ impl Daemon {
             .flat_map(|(i, d)| d.ports.iter().map(move |p| (i, p.number)))
             .collect();
         for (index, number) in ports {
+            self.reopen_umad(index, number);
             self.refresh_port(index, number);
         }
         if let Err(e) = self.open_devices() {

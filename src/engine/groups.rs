@@ -120,7 +120,7 @@ impl Engine {
         if group == 0 && g.refused && g.joined.is_none() {
             let waiting = std::mem::take(&mut self.eps[ep.0 as usize].await_group);
             for (_, dest) in waiting {
-                self.fail(now, ep, dest, Status::Enodata, "the multicast group cannot be joined");
+                self.fail_unasked(now, ep, dest, Status::Enodata, "the multicast group cannot be joined");
             }
         }
         // the same failure again and again is no news

@@ -155,6 +155,7 @@ impl Engine {
             self.log(1, || format!("address {addr} is gone"));
         }
         for addr in &come {
+            self.disown(ep, addr);
             self.log(1, || format!("address {addr} is served"));
         }
         self.write_loopbacks(ep);
@@ -166,6 +167,17 @@ impl Engine {
             && cache.get(id).is_some_and(|d| d.origin == Origin::Local)
         {
             cache.remove(id);
+        }
+    }
+
+    /// What was known of an address as somebody else's is void once it is an own one.
+    fn disown(&mut self, ep: EpId, addr: &Addr) {
+        let cache = &mut self.eps[ep.0 as usize].cache;
+        if let Some(d) = cache.find(addr).and_then(|id| cache.get_mut(id))
+            && d.is_learned()
+            && matches!(d.state, State::Ready | State::AddrResolved)
+        {
+            d.state = State::Init;
         }
     }
 

@@ -71,12 +71,13 @@ impl Engine {
             }
             return self.route(now, ep, dest);
         }
+        let subnet_timeout = self.info(ep).subnet_timeout;
         let e = &mut self.eps[ep.0 as usize];
         if e.first_group().is_none() {
             if e.groups.first().is_some_and(|g| g.refused) {
                 return Err(Status::Enodata);
             }
-            let limit = self.config.arp(0).timeout * (self.config.retries + 1);
+            let limit = self.config.arp(subnet_timeout).timeout * (self.config.retries + 1);
             e.await_group.push_back((now.plus(limit), dest));
         } else {
             let tid = e.arp.start(dest, &mut self.rng).ok_or(Status::Enomem)?;
@@ -309,6 +310,15 @@ impl Engine {
             self.log(1, || format!("cannot resolve {addr}: {why}"));
         }
         self.finish_failed(now, ep, dest, status, false);
+    }
+
+    /// `dest` waited for the group, unless it has been resolved otherwise meanwhile.
+    pub(super) fn fail_unasked(&mut self, now: Time, ep: EpId, dest: DestId, status: Status, why: &str) {
+        let e = &self.eps[ep.0 as usize];
+        let unasked = e.pending.get(&dest).is_some_and(|p| p.tid.is_none());
+        if unasked && e.cache.get(dest).is_some_and(|d| d.state == State::QueryAddr) {
+            self.fail(now, ep, dest, status, why);
+        }
     }
 
     fn finish_failed(&mut self, now: Time, ep: EpId, dest: DestId, status: Status, peer_known: bool) {

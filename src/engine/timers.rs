@@ -39,7 +39,7 @@ impl Engine {
                 self.fail(now, ep, gone.dest, Status::Etimedout, "no peer answers for it");
             }
             while let Some((_, dest)) = self.eps[i].await_group.pop_front_if(|w| w.0 <= now) {
-                self.fail(now, ep, dest, Status::Etimedout, "the multicast group is not joined yet");
+                self.fail_unasked(now, ep, dest, Status::Etimedout, "the multicast group is not joined yet");
             }
         }
         self.retry_joins(now);

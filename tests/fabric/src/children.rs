@@ -2,6 +2,7 @@
 
 use std::fs::{self, File};
 use std::io::{self, BufRead as _, BufReader, Write as _};
+use std::os::unix::fs::MetadataExt as _;
 use std::path::Path;
 use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
 use std::time::{Duration, Instant};
@@ -9,7 +10,7 @@ use std::time::{Duration, Instant};
 use nix::sys::signal::{SigSet, Signal, kill};
 use nix::unistd::Pid;
 
-use crate::paths::StateDir;
+use crate::paths::{INSIDE, StateDir};
 
 /// libumad2sim, as Debian installs it.
 const UMAD2SIM: &str = "/usr/lib/x86_64-linux-gnu/umad2sim/libumad2sim.so";
@@ -144,37 +145,37 @@ pub fn stop(child: &mut Child, patience: Duration) {
     let _ = child.wait();
 }
 
-/// Processes that live in this network namespace.
-fn inhabitants(netns: &str) -> Vec<i32> {
-    let own = std::process::id() as i32;
+/// Which directory a process sees at this place, by device and inode.
+fn identity(path: &Path) -> Option<(u64, u64)> {
+    let metadata = fs::metadata(path).ok()?;
+    Some((metadata.dev(), metadata.ino()))
+}
+
+/// Processes that live in the hosts of this subnet: in another mount namespace than ours, with the subnet's directory
+/// where hosts have it. (Numbers of namespaces are used again soon, by another subnet perhaps; the directory is there
+/// for as long as we look.)
+fn inhabitants(state: &StateDir) -> Vec<i32> {
+    let space = |pid: &str| fs::read_link(format!("/proc/{pid}/ns/mnt")).ok();
+    let (Some(directory), Some(own)) = (identity(state.path()), space("self")) else { return Vec::new() };
     fs::read_dir("/proc")
         .into_iter()
         .flatten()
         .flatten()
         .filter_map(|entry| entry.file_name().to_str()?.parse::<i32>().ok())
-        .filter(|&pid| pid != own && namespace(pid).is_some_and(|n| n == netns))
+        .filter(|pid| {
+            let place = format!("/proc/{pid}/root{INSIDE}");
+            space(&pid.to_string()).is_some_and(|s| s != own) && identity(Path::new(&place)) == Some(directory)
+        })
         .collect()
 }
 
-fn namespace(pid: i32) -> Option<String> {
-    Some(fs::read_link(format!("/proc/{pid}/ns/net")).ok()?.to_string_lossy().into_owned())
-}
-
-/// Ends whatever still runs in the hosts.
+/// Ends whatever runs in the hosts.
 pub fn clear_hosts(state: &StateDir) {
-    let own = namespace(std::process::id() as i32);
-    let spaces: Vec<String> = state
-        .hosts()
-        .iter()
-        .filter_map(|host| fs::read_to_string(state.host(host).join("netns")).ok())
-        // A damaged file must not turn this on everybody.
-        .filter(|netns| netns.starts_with("net:[") && Some(netns) != own.as_ref())
-        .collect();
     for (signal, patience) in [(Signal::SIGTERM, 2000), (Signal::SIGKILL, 2000)] {
         let end = Instant::now() + Duration::from_millis(patience);
         let mut told = Vec::new();
         loop {
-            let pids: Vec<i32> = spaces.iter().flat_map(|n| inhabitants(n)).collect();
+            let pids = inhabitants(state);
             if pids.is_empty() {
                 return;
             }

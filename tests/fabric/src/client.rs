@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 
 use crate::children;
 use crate::options::Options;
-use crate::paths::StateDir;
+use crate::paths::{INSIDE, StateDir};
 
 const PATIENCE: Duration = Duration::from_secs(90);
 
@@ -32,18 +32,27 @@ impl From<io::Error> for Error {
     }
 }
 
-/// Starts the daemon of a subnet and waits until the subnet is up.
+/// Starts the daemon of a subnet and waits until the subnet is up. One that does not come up leaves nothing.
 pub fn up(program: &Path, options: &Options) -> Result<(), Error> {
     let state = &options.state;
     if state.daemon().is_some() {
         return Err(Error(format!("{}: a subnet is up there", state.path().display())));
     }
+    if state.path() == Path::new(INSIDE) {
+        return Err(Error(format!("{INSIDE} is where hosts see their subnet: take another directory")));
+    }
     if state.path().join("topology").exists() {
         // What a subnet that was killed has left.
-        children::clear_hosts(state);
-        fs::remove_dir_all(state.path())?;
+        down(state)?;
     }
     fs::create_dir_all(state.path())?;
+    start(program, options).inspect_err(|_| {
+        let _ = down(state);
+    })
+}
+
+fn start(program: &Path, options: &Options) -> Result<(), Error> {
+    let state = &options.state;
     let log = fs::File::create(state.file("fabric.log"))?;
     let mut daemon = Command::new(program)
         .arg("serve")

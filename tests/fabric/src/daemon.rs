@@ -265,7 +265,7 @@ impl Daemon {
                     SIGNAL_TOKEN => self.stop = true,
                     FIRST_CLIENT..FIRST_CONN => {
                         let client = ((token - FIRST_CLIENT) / 2) as usize;
-                        if (token - FIRST_CLIENT) % 2 == 0 {
+                        if (token - FIRST_CLIENT).is_multiple_of(2) {
                             self.switch.ctl_readable(client);
                         } else {
                             self.switch.data_readable(client);
@@ -319,7 +319,7 @@ impl Daemon {
         };
         match outcome {
             Ok(text) => write!(stream, "ok\n{text}"),
-            Err(reason) => write!(stream, "{reason}\n"),
+            Err(reason) => writeln!(stream, "{reason}"),
         }
     }
 

@@ -62,8 +62,6 @@ pub fn hold(state: &StateDir, host: &str) -> io::Result<()> {
     // Room for whole receive queues in the sockets of the stand-in.
     fs::write("/proc/sys/net/unix/max_dgram_qlen", "8192")?;
     ip(&["link", "set", "lo", "up"])?;
-    let netns = fs::read_link("/proc/self/ns/net")?;
-    fs::write(format!("{INSIDE}/{host}/netns"), netns.to_string_lossy().as_bytes())?;
     fs::write(format!("{INSIDE}/{host}/pid"), std::process::id().to_string())?;
     serve()
 }

@@ -30,7 +30,7 @@ impl StateDir {
         self.0.join(name)
     }
 
-    /// What a host has of its own: `run`, `rdma`, `log`, `pid`, `netns`.
+    /// What a host has of its own: `run`, `rdma`, `log`, `pid`.
     pub fn host(&self, host: &str) -> PathBuf {
         self.0.join(host)
     }
@@ -77,21 +77,5 @@ impl StateDir {
         let mut words = line.split(|&b| b == 0).skip(1);
         let ours = words.next() == Some(part.as_bytes()) && words.any(|w| w == self.0.as_os_str().as_encoded_bytes());
         ours.then_some(pid)
-    }
-
-    /// Names of the hosts, in order.
-    pub fn hosts(&self) -> Vec<String> {
-        let mut hosts: Vec<(u32, String)> = std::fs::read_dir(&self.0)
-            .into_iter()
-            .flatten()
-            .flatten()
-            .filter_map(|entry| {
-                let name = entry.file_name().into_string().ok()?;
-                let number = name.strip_prefix('H')?.parse().ok()?;
-                Some((number, name))
-            })
-            .collect();
-        hosts.sort();
-        hosts.into_iter().map(|(_, name)| name).collect()
     }
 }

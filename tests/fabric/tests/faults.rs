@@ -8,7 +8,7 @@ use std::process::{ChildStdout, Stdio};
 use std::sync::OnceLock;
 use std::time::Duration;
 
-use common::{PATIENCE, Running, compile, subnet, succeed, with};
+use common::{PATIENCE, Running, compile, run, stock_ibacm, subnet, succeed, text, with};
 use fabric::Subnet;
 use fabric::subnet::wait_for;
 
@@ -73,12 +73,15 @@ fn answers_of_the_sa() {
 #[test]
 fn addresses_change() {
     let subnet = subnet(2);
+    let old = std::net::Ipv6Addr::from(subnet.port("H2").unwrap().gid).to_string();
     subnet.inject("port H1 sm_lid=77").unwrap();
     assert!(path(&subnet, &[]).starts_with("status=0 mad=0x0000 "), "the SM answers at its new LID");
     subnet.inject("port H2 lid=500").unwrap();
     assert!(path(&subnet, &[]).contains("dlid=500 "));
     subnet.inject("port H2 gid=fe80::1234").unwrap();
     assert!(path(&subnet, &[]).contains("mad=0x0000 dlid=500 "), "the SA knows the new GID");
+    let old = succeed(subnet.exec("H1", probe()).args(["path", &old]));
+    assert!(!old.contains("mad=0x0000"), "and no more the old one: {old}");
     let address = subnet.exec("H2", "cat").arg("/sys/class/net/ib0/address").output().unwrap();
     let wanted = "80:00:00:48:fe:80:00:00:00:00:00:00:00:00:00:00:00:00:12:34\n";
     let said = wait_for(PATIENCE, || {
@@ -86,6 +89,58 @@ fn addresses_change() {
         (output.stdout == wanted.as_bytes()).then_some(())
     });
     assert!(said.is_some(), "IPoIB follows: {}", String::from_utf8_lossy(&address.stdout));
+}
+
+#[test]
+fn datagrams() {
+    let subnet = subnet(2);
+    let _daemons = [stock_ibacm(&subnet, "H1"), stock_ibacm(&subnet, "H2")];
+    let stat = |key: &str| subnet.stat(key).unwrap();
+
+    // Nonsense to one host, and to the group.
+    let (mgid, _) = subnet.port("H1").unwrap().joined[0];
+    let mgid = std::net::Ipv6Addr::from(mgid);
+    subnet.inject("raw to=H1 data=0102ff count=3").unwrap();
+    assert_eq!(stat("ucast.H1.received"), 3);
+    subnet.inject(&format!("raw mgid={mgid} data=00")).unwrap();
+    assert_eq!((stat("mcast.H1.received"), stat("mcast.H2.received")), (1, 1));
+    // What the HCA doesn't let in.
+    for (wrong, counter) in [
+        ("pkey=0x8001", "drop.pkey"),
+        ("qkey=1", "drop.qkey"),
+        ("dqpn=99999", "drop.no_such_qp"),
+        ("dlid=999", "drop.no_such_lid"),
+        ("dgid=fe80::77", "drop.wrong_gid"),
+    ] {
+        subnet.inject(&format!("raw to=H2 data=00 {wrong}")).unwrap();
+        assert_eq!(stat(counter), 1, "{wrong}");
+    }
+    subnet.inject("raw to=H2 data=00 count=5000").unwrap();
+    assert!(stat("drop.no_receive") > 0, "more than are posted at once");
+
+    // The first request is lost; it is repeated.
+    subnet.inject("datagram drop from=H1 to=H2 kind=mcast count=1").unwrap();
+    let said = succeed(subnet.exec("H1", "ib_acme").args(["-s", "10.77.0.1", "-d", "10.77.0.2", "-v"]));
+    assert!(said.contains("SA verification: success"), "{said}");
+    assert_eq!((stat("drop.fault"), stat("mcast.H1.sent")), (1, 2));
+
+    let begin = subnet.sniff_next().unwrap();
+    subnet.inject("loopback H2 off").unwrap();
+    subnet.reset_stats().unwrap();
+    succeed(subnet.exec("H2", "ib_acme").args(["-s", "fd77::2", "-d", "fd77::1", "-f", "i"]));
+    let sent = subnet.sniffed(Some("H2"), begin).unwrap();
+    assert_eq!(sent[0].data.len(), 256);
+    assert_eq!((stat("mcast.H1.received"), stat("mcast.H2.received")), (1, 0));
+}
+
+#[test]
+fn a_send_fails() {
+    let program = compile("misuse", &["-libverbs"]);
+    let subnet = subnet(1);
+    subnet.inject("send-error H1 nth=1 status=12").unwrap();
+    let output = run(subnet.exec("H1", &program).arg("correct"));
+    assert!(text(&output).contains("wc.status == IBV_WC_SUCCESS"), "{}", text(&output));
+    assert!(run(subnet.exec("H1", &program).arg("correct")).status.success(), "one only");
 }
 
 #[test]
@@ -110,6 +165,18 @@ fn events() {
     expect(&[12, 11, 18, 13, 17]);
     subnet.manager("restart").unwrap();
     expect(&[17]);
+}
+
+#[test]
+fn notices_of_the_sa() {
+    let subnet = subnet(2);
+    let (_running, lines) = watch(&subnet, &["notices", "3"]);
+    subnet.console("Unlink \"H2\"[1]").unwrap();
+    wait_for(PATIENCE, || (subnet.port("H2").ok()?.state == 1).then_some(())).expect("goes down");
+    std::thread::sleep(Duration::from_millis(500));
+    subnet.console("ReLink \"H2\"[1]").unwrap();
+    let traps: Vec<String> = lines.map_while(Result::ok).collect();
+    assert!(traps.contains(&"65".into()) && traps.contains(&"128".into()), "{traps:?}");
 }
 
 #[test]

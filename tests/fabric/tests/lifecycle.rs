@@ -25,7 +25,11 @@ fn namespaces() -> Vec<String> {
 fn nothing_is_left() {
     let subnet = subnet(2);
     let directory = subnet.state().path().to_owned();
-    let netns = std::fs::read_to_string(directory.join("H1/netns")).unwrap();
+    let holder = subnet.state().holder("H1").unwrap();
+    let netns = std::fs::read_link(format!("/proc/{holder}/ns/net")).unwrap();
+    // Keeps the number of the namespace from being used again while this test looks for it.
+    let handle = std::fs::File::open(format!("/proc/{holder}/ns/net")).unwrap();
+    let netns = netns.to_string_lossy().into_owned();
     assert!(namespaces().contains(&netns));
     // One that ends when told to, one that has to be killed.
     let mut polite = Running::start(subnet.exec("H1", "sleep").arg("1000"));
@@ -46,6 +50,7 @@ fn nothing_is_left() {
     }
     assert!(!directory.exists());
     assert!(!namespaces().contains(&netns));
+    drop(handle);
     for pid in children {
         let gone = wait_for(PATIENCE, || (!Path::new(&format!("/proc/{pid}/exe")).exists()).then_some(()));
         assert!(gone.is_some(), "process {pid} has ended");

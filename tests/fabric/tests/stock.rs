@@ -90,7 +90,6 @@ fn librdmacm_asks_the_daemon() {
     let said = succeed(subnet.exec("H1", &program).args(["10.77.0.1", "10.77.0.2"]));
     let [one, two] = ["H1", "H2"].map(|h| subnet.port(h).unwrap().lid);
     assert_eq!(said, format!("slid={one} dlid={two}\n"));
-    std::fs::remove_file(program).unwrap();
 }
 
 /// The kernel's request for a path: device mlx5_0, port 1, between two GIDs, in the default partition.

@@ -10,6 +10,11 @@ use crate::ibsim::{Client, Packet, SMP_PKEYS, SMP_PORTINFO, ctl};
 /// A question that ibsim has not answered for so long is asked again.
 const PATIENCE: Duration = Duration::from_secs(2);
 
+/// The last unicast LID: no topology is so large.
+const NOBODY_LID: u16 = 0xbfff;
+/// A GID that no port has.
+const NOBODY_GID: Gid = [0xfd; 16];
+
 /// A client of ibsim.
 #[derive(Debug)]
 pub struct SimClient {
@@ -183,57 +188,72 @@ impl Switch {
     }
 
     /// LIDs and GIDs that a test has changed: as the host says, and as the subnet says.
-    fn aliases(&self) -> (Vec<(u16, u16)>, Vec<(Gid, Gid)>) {
-        let mut lids = Vec::new();
-        let mut gids = Vec::new();
+    fn aliases(&self) -> Aliases {
+        let mut aliases = Aliases::default();
         for port in self.devices.iter().flat_map(|d| &d.ports) {
             if let Some(lid) = port.over.lid
                 && port.info.lid != 0
             {
-                lids.push((lid, port.info.lid));
+                aliases.lids.push((lid, port.info.lid));
             }
             if let Some(&gid) = port.over.gids.get(&0) {
-                gids.push((gid, ib::gid(port.info.gid_prefix, port.guid)));
+                aliases.gids.push((gid, ib::gid(port.info.gid_prefix, port.guid)));
             }
         }
-        (lids, gids)
+        aliases
     }
 
     /// Translates a MAD of a host for the SA.
     pub(super) fn to_subnet(&self, m: &mut [u8; mad::SIZE]) {
-        let (lids, gids) = self.aliases();
-        translate(m, &lids, &gids);
+        let mut aliases = self.aliases();
+        // The names that the changes replace belong to nobody any more.
+        aliases.lids.extend(aliases.lids.clone().iter().map(|&(_, real)| (real, NOBODY_LID)));
+        aliases.gids.extend(aliases.gids.clone().iter().map(|&(_, real)| (real, NOBODY_GID)));
+        aliases.translate(m);
     }
 
     /// Translates a MAD of the SA for a host.
     pub(super) fn to_host(&self, m: &mut [u8; mad::SIZE]) {
-        let (lids, gids) = self.aliases();
-        let lids: Vec<_> = lids.into_iter().map(|(a, b)| (b, a)).collect();
-        let gids: Vec<_> = gids.into_iter().map(|(a, b)| (b, a)).collect();
-        translate(m, &lids, &gids);
+        self.aliases().reversed().translate(m);
     }
 }
 
-fn translate(m: &mut [u8; mad::SIZE], lids: &[(u16, u16)], gids: &[(Gid, Gid)]) {
-    if mad::class(m) != mad::CLASS_SA {
-        return;
-    }
-    // Where a path record has its GIDs and LIDs, and a membership its port's GID.
-    let (gid_at, lid_at): (&[usize], &[usize]) = match mad::attribute(m) {
-        mad::ATTR_PATH_RECORD => (&[8, 24], &[40, 42]),
-        mad::ATTR_MC_MEMBER => (&[16], &[]),
-        _ => return,
-    };
-    for &at in gid_at {
-        let field = &mut m[mad::SA_DATA + at..mad::SA_DATA + at + 16];
-        if let Some((_, to)) = gids.iter().find(|(from, _)| from == field) {
-            field.copy_from_slice(to);
+/// Pairs of names: what is found, and what it becomes.
+#[derive(Default)]
+struct Aliases {
+    lids: Vec<(u16, u16)>,
+    gids: Vec<(Gid, Gid)>,
+}
+
+impl Aliases {
+    fn reversed(self) -> Self {
+        Aliases {
+            lids: self.lids.into_iter().map(|(a, b)| (b, a)).collect(),
+            gids: self.gids.into_iter().map(|(a, b)| (b, a)).collect(),
         }
     }
-    for &at in lid_at {
-        let field = &mut m[mad::SA_DATA + at..mad::SA_DATA + at + 2];
-        if let Some((_, to)) = lids.iter().find(|(from, _)| from.to_be_bytes() == field) {
-            field.copy_from_slice(&to.to_be_bytes());
+
+    fn translate(&self, m: &mut [u8; mad::SIZE]) {
+        if mad::class(m) != mad::CLASS_SA {
+            return;
+        }
+        // Where a path record has its GIDs and LIDs, and a membership its port's GID.
+        let (gid_at, lid_at): (&[usize], &[usize]) = match mad::attribute(m) {
+            mad::ATTR_PATH_RECORD => (&[8, 24], &[40, 42]),
+            mad::ATTR_MC_MEMBER => (&[16], &[]),
+            _ => return,
+        };
+        for &at in gid_at {
+            let field = &mut m[mad::SA_DATA + at..mad::SA_DATA + at + 16];
+            if let Some((_, to)) = self.gids.iter().find(|(from, _)| from == field) {
+                field.copy_from_slice(to);
+            }
+        }
+        for &at in lid_at {
+            let field = &mut m[mad::SA_DATA + at..mad::SA_DATA + at + 2];
+            if let Some((_, to)) = self.lids.iter().find(|(from, _)| from.to_be_bytes() == field) {
+                field.copy_from_slice(&to.to_be_bytes());
+            }
         }
     }
 }

@@ -1,11 +1,14 @@
 /*
  * Does one thing that hardware would not forgive (named by the argument), or with "correct" all that a
- * datagram program does, correctly.
+ * datagram program does, correctly; with "edges", in an edge-triggered loop.
  */
+#include <errno.h>
+#include <fcntl.h>
 #include <poll.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/epoll.h>
 
 #include <infiniband/verbs.h>
 
@@ -165,6 +168,42 @@ static void correct(void)
 	teardown();
 }
 
+static void ready(void);
+
+static void edges(void)
+{
+	struct epoll_event event = { .events = EPOLLIN | EPOLLET };
+	int loop = epoll_create1(0), round, taken;
+	struct ibv_cq *seen;
+	struct ibv_wc wc;
+	void *arg;
+
+	CHECK(!fcntl(channel->fd, F_SETFL, O_NONBLOCK));
+	CHECK(!epoll_ctl(loop, EPOLL_CTL_ADD, channel->fd, &event));
+	ready();
+	CHECK(!ibv_req_notify_cq(cq, 0));
+	for (round = 0; round < 50; round++) {
+		CHECK(!post_send(buffer, 8, mr->lkey, ah, QKEY));
+		CHECK(epoll_wait(loop, &event, 1, 2000) == 1);
+		CHECK(!ibv_get_cq_event(channel, &seen, &arg));
+		CHECK(ibv_get_cq_event(channel, &seen, &arg) && errno == EAGAIN);
+		ibv_ack_cq_events(cq, 1);
+		CHECK(!ibv_req_notify_cq(cq, 0));
+		/* The send's completion and the receive's, in either order, with or without another event. */
+		for (taken = 0; taken < 2; taken++) {
+			CHECK(completion(&wc) == 1 && wc.status == IBV_WC_SUCCESS);
+			if (wc.opcode == IBV_WC_RECV)
+				CHECK(!post_recv((void *)(uintptr_t)wc.wr_id, SIZE + 40, receive_mr->lkey));
+		}
+		while (!ibv_get_cq_event(channel, &seen, &arg)) {
+			ibv_ack_cq_events(cq, 1);
+			CHECK(!ibv_req_notify_cq(cq, 0));
+		}
+		epoll_wait(loop, &event, 1, 0);
+	}
+	teardown();
+}
+
 static void ready(void)
 {
 	int i;
@@ -187,6 +226,8 @@ int main(int argc, char **argv)
 	setup(strcmp(what, "cq-overflow") ? 2 * DEPTH : 1);
 	if (!strcmp(what, "correct")) {
 		correct();
+	} else if (!strcmp(what, "edges")) {
+		edges();
 	} else if (!strcmp(what, "send-too-early")) {
 		CHECK(!to_init());
 		CHECK(post_send(buffer, 1, mr->lkey, ah, QKEY));

@@ -4,6 +4,7 @@
  *   events N                                     prints N asynchronous events
  *   hangup                                       opens everything, prints "ready", then which descriptors hung up
  *   netlink N                                    prints who sent each of N messages to the local service group
+ *   notices N                                    subscribes to the SA's notices, prints the numbers of N traps
  *   list                                         prints the devices and their ports
  */
 #include <arpa/inet.h>
@@ -81,6 +82,46 @@ static int path(int argc, char **argv)
 	umad_unregister(port, agent);
 	umad_close_port(port);
 	return ibv_close_device(context);
+}
+
+static int notices(int count)
+{
+	struct ibv_context *context = open_first();
+	long reports[16 / sizeof(long)] = { 1 << 6 };
+	int port = umad_open_port(ibv_get_device_name(context->device), 1), length = 256;
+	int agent = umad_register(port, 3, 2, 0, reports);
+	uint8_t *umad = umad_alloc(1, umad_size() + 256), *mad = umad_get_mad(umad), *inform = mad + 56;
+	struct ibv_port_attr attr;
+
+	if (agent < 0 || ibv_query_port(context, 1, &attr))
+		return 1;
+	mad[0] = 1, mad[1] = 3, mad[2] = 2, mad[3] = 2;
+	mad[15] = 43;
+	mad[17] = 3;
+	memset(inform + 16, 0xff, 2); /* all LIDs */
+	inform[22] = 1;		      /* generic */
+	inform[23] = 1;		      /* subscribe */
+	memset(inform + 24, 0xff, 4); /* all types and traps */
+	inform[30] = 1;		      /* to QP 1 */
+	memset(inform + 33, 0xff, 3); /* of all producers */
+	umad_set_addr(umad, attr.sm_lid, 1, attr.sm_sl, 0x80010000);
+	if (umad_send(port, agent, umad, 256, 1000, 2) || umad_recv(port, umad, &length, 10000) != agent ||
+	    umad_status(umad) || mad[4] || mad[5])
+		return 3;
+	printf("ready\n");
+	fflush(stdout);
+	while (count-- > 0) {
+		length = 256;
+		if (umad_recv(port, umad, &length, 20000) != agent || mad[3] != 6 || mad[17] != 2)
+			return 4;
+		printf("%d\n", inform[4] << 8 | inform[5]);
+		fflush(stdout);
+		mad[3] = 0x86;
+		umad_set_addr(umad, attr.sm_lid, 1, attr.sm_sl, 0x80010000);
+		if (umad_send(port, agent, umad, 256, 0, 0))
+			return 5;
+	}
+	return 0;
 }
 
 static int events(int count)
@@ -190,6 +231,8 @@ int main(int argc, char **argv)
 {
 	if (argc > 2 && !strcmp(argv[1], "path"))
 		return path(argc, argv);
+	if (argc > 2 && !strcmp(argv[1], "notices"))
+		return notices(atoi(argv[2]));
 	if (argc > 2 && !strcmp(argv[1], "events"))
 		return events(atoi(argv[2]));
 	if (argc > 1 && !strcmp(argv[1], "hangup"))

@@ -26,7 +26,9 @@ pub fn with(change: impl FnOnce(&mut Options), hosts: usize) -> Subnet {
 /// Compiles one of the C programs beside the tests.
 pub fn compile(name: &str, libraries: &[&str]) -> PathBuf {
     let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/c").join(format!("{name}.c"));
-    let target = Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("{name}-{}", std::process::id()));
+    let test = std::env::current_exe().expect("a test is a file");
+    let test = test.file_stem().expect("with a name").to_string_lossy();
+    let target = Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("{name}-{test}"));
     let mut cc = Command::new("cc");
     cc.args(["-O1", "-Wall", "-Werror", "-o"]).arg(&target).arg(source).args(libraries);
     assert!(cc.status().expect("cc runs").success(), "{name}.c compiles");

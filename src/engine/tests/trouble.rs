@@ -1,0 +1,280 @@
+//! Peers, SA and ports that do not do what they should.
+
+use super::sim::{MS, Net, S, Sa, gid, ip, path, status};
+use super::{from, to};
+use crate::engine::{Config, EpId, RouteProt, Rx};
+use ibacm_wire::client::{Entry, Status, TYPE_IP};
+use ibacm_wire::datagram::{Datagram, Groups, Request, Response, group_gid};
+use ibacm_wire::{Gid, PathRecord};
+
+const EP: EpId = EpId(0);
+
+#[test]
+fn nobody_answers_within_the_time_that_the_options_give() {
+    let mut net = Net::new(2, &Config::default());
+    let id = net.start(0, &[from(0), to(7)]);
+    net.run(3 * 3024 * MS - 1);
+    assert!(net.hosts[0].replies.is_empty());
+    net.run(2);
+    assert_eq!(status(&net.hosts[0].replies[&id]), Status::Etimedout as u8);
+    assert_eq!(net.multicasts, 3);
+}
+
+#[test]
+fn a_dead_destination_delays_nobody() {
+    let mut net = Net::new(9, &Config::default());
+    let dead = net.start(0, &[from(0), to(200)]);
+    let live: Vec<u64> = (1..9).map(|h| net.start(0, &[from(0), to(h)])).collect();
+    net.run(10 * MS);
+    assert!(live.iter().all(|id| net.hosts[0].replies.contains_key(id)));
+    assert!(!net.hosts[0].replies.contains_key(&dead));
+}
+
+#[test]
+fn failures_are_remembered_only_where_the_option_asks_for_it() {
+    let mut net = Net::new(1, &Config { timeout_ms: 10, retries: 0, negative_cache_ms: 5000, ..Config::default() });
+    net.ask(0, &[from(0), to(7)], 2 * S).unwrap();
+    let quick = net.ask(0, &[from(0), to(7)], 0).expect("at once");
+    assert_eq!(status(&quick), Status::Etimedout as u8);
+    assert_eq!(net.multicasts, 1);
+    net.run(5 * S);
+    assert!(net.ask(0, &[from(0), to(7)], 0).is_none());
+    assert_eq!(net.multicasts, 2);
+}
+
+#[test]
+fn every_failure_of_the_sa_is_one_for_the_client_and_is_not_cached() {
+    for (code, want) in [
+        (0x000c, Status::Enodata),
+        (0x0100, Status::Enomem),
+        (0x0200, Status::Einval),
+        (0x0300, Status::Enodata),
+        (0x0500, Status::Edestaddr),
+        (0x0600, Status::Einval),
+        (0x0001, Status::Etimedout),
+    ] {
+        let mut net = Net::new(2, &Config::default());
+        net.sa = Sa::Status(code);
+        let reply = net.ask(0, &[from(0), to(1)], 10 * S).unwrap();
+        assert_eq!(status(&reply), want as u8, "{code:#06x}");
+        net.sa = Sa::Answers;
+        assert_eq!(path(&net.ask(0, &[from(0), to(1)], 5 * MS).unwrap()).dgid(), gid(1), "{code:#06x}");
+    }
+}
+
+#[test]
+fn look_ups_wait_for_the_join_and_paths_do_not() {
+    let mut net = Net::quiet(2, &Config::default());
+    net.sa = Sa::Silent;
+    net.run(MS);
+    let waiting = net.start(0, &[from(0), to(1)]);
+    net.sa = Sa::Answers;
+    let mut p = PathRecord::default();
+    p.set_dlid(11);
+    let asked = net.start(0, &[Entry::path(0, &p)]);
+    net.run(9 * S);
+    assert_eq!(status(&net.hosts[0].replies[&asked]), 0);
+    assert_eq!(path(&net.hosts[0].replies[&waiting]).dgid(), gid(1), "the join was tried again");
+}
+
+#[test]
+fn a_refused_join_answers_no_data_and_is_tried_again_ever_more_slowly() {
+    let mut net = Net::quiet(2, &Config::default());
+    net.sa = Sa::Status(0x0200);
+    net.run(100 * MS);
+    assert_eq!(status(&net.ask(0, &[from(0), to(1)], 0).unwrap()), Status::Enodata as u8);
+    net.run(600 * S);
+    assert!((2 * 8..2 * 25).contains(&net.joins), "{} joins in ten minutes", net.joins);
+    net.sa = Sa::Answers;
+    net.run(100 * S);
+    assert_eq!(path(&net.ask(0, &[from(0), to(1)], 5 * MS).unwrap()).dgid(), gid(1));
+}
+
+#[test]
+fn a_failed_send_is_made_up_for() {
+    let mut net = Net::new(3, &Config::default());
+    net.fail_sends = 1;
+    assert!(net.ask(0, &[from(0), to(1)], 20 * MS).is_some());
+    assert!(net.ask(0, &[from(0), to(2)], 5 * MS).is_some());
+}
+
+#[test]
+fn whoever_waits_for_a_host_is_served_when_that_host_asks_for_something() {
+    let mut net = Net::new(3, &Config::default());
+    net.hosts[1].dead = true;
+    let id = net.start(0, &[from(0), to(1)]);
+    net.run(10 * MS);
+    net.hosts[1].dead = false;
+    net.start(1, &[from(1), to(99)]);
+    net.run(5 * MS);
+    assert_eq!(path(&net.hosts[0].replies[&id]).dgid(), gid(1));
+}
+
+fn rx(sgid: Gid, dgid: Gid) -> Rx {
+    Rx { sgid, dgid, slid: 66, src_qp: 0x666, dlid_path_bits: 0 }
+}
+
+fn claim(addr: &[u8]) -> Vec<u8> {
+    let mut src = [0; 64];
+    src[..addr.len()].copy_from_slice(addr);
+    let groups = Groups::new([group_gid(0xffff, 3, 4)]);
+    Datagram::Request(Request { tid: 1, dest_type: 2, dest: [9; 64], src_type: 2, src, groups }).emit().to_vec()
+}
+
+#[test]
+fn nobody_takes_an_own_address_away() {
+    let mut net = Net::new(2, &Config::default());
+    let liar = rx(gid(5), group_gid(0xffff, 3, 4));
+    let own = super::octets(ip(0));
+    net.hosts[0].engine.datagram(net.now, EP, &liar, &claim(&own));
+    assert_eq!(net.hosts[0].engine.dropped(), 1);
+    assert_eq!(path(&net.ask(0, &[from(0), to(0)], 0).unwrap()).dgid(), gid(0));
+}
+
+#[test]
+fn responses_count_only_for_open_requests_offered_groups_and_unicast() {
+    let mut net = Net::new(3, &Config { route_prot: RouteProt::Acm, ..Config::default() });
+    net.hosts[1].dead = true;
+    let id = net.start(0, &[from(0), to(1)]);
+    net.run(10);
+    let tid = net.sent.iter().rev().find_map(|(h, b)| match Datagram::parse(b) {
+        Ok(Datagram::Request(r)) if *h == 0 => Some(r.tid),
+        _ => None,
+    });
+    let tid = tid.unwrap();
+    let group = group_gid(0xffff, 3, 4);
+    let response = |tid, status, gids: &[Gid]| {
+        Datagram::Response(Response { tid, status, groups: Groups::new(gids.iter().copied()) }).emit()
+    };
+    let now = net.now;
+    let e = &mut net.hosts[0].engine;
+    let unicast = rx(gid(2), gid(0));
+    e.datagram(now, EP, &unicast, &response(tid ^ 1, 0, &[group]));
+    e.datagram(now, EP, &unicast, &response(tid, 0, &[group_gid(0x8001, 3, 4)]));
+    e.datagram(now, EP, &unicast, &response(tid, 0, &[]));
+    e.datagram(now, EP, &unicast, &response(tid, 0, &[group, group]));
+    e.datagram(now, EP, &unicast, &response(tid, 6, &[group]));
+    e.datagram(now, EP, &rx(gid(2), group), &response(tid, 0, &[group]));
+    e.datagram(now, EP, &rx(Gid::ZERO, gid(0)), &response(tid, 0, &[group]));
+    e.datagram(now, EP, &Rx { slid: 0xc001, ..unicast }, &response(tid, 0, &[group]));
+    assert_eq!(e.dropped(), 8);
+    net.run(MS);
+    assert!(net.hosts[0].replies.is_empty());
+    net.hosts[0].engine.datagram(net.now, EP, &unicast, &response(tid, 0, &[group]));
+    net.run(MS);
+    assert_eq!(path(&net.hosts[0].replies[&id]).dgid(), gid(2));
+    // the same answer once more is an answer to nothing
+    net.hosts[0].engine.datagram(net.now, EP, &unicast, &response(tid, 0, &[group]));
+    assert_eq!(net.hosts[0].engine.dropped(), 9);
+}
+
+#[test]
+fn bursts_of_bad_datagrams_change_nothing() {
+    let mut net = Net::new(2, &Config { max_destinations: 100, ..Config::default() });
+    let good = claim(&[10, 9, 9, 9]);
+    let stranger = rx(gid(9), group_gid(0xffff, 3, 4));
+    for at in 0..256 {
+        for value in [0, 0x7f, 0xff] {
+            let mut b = good.clone();
+            b[at] = value;
+            net.hosts[0].engine.datagram(net.now, EP, &stranger, &b);
+            net.hosts[0].engine.datagram(net.now, EP, &stranger, &b[..at]);
+        }
+    }
+    for i in 0..10_000u32 {
+        net.hosts[0].engine.datagram(net.now, EP, &stranger, &claim(&i.to_be_bytes()));
+    }
+    assert_eq!(path(&net.ask(0, &[from(0), to(1)], 5 * MS).unwrap()).dgid(), gid(1));
+    for _ in 0..1000 {
+        net.hosts[0].engine.datagram(net.now, EP, &stranger, &claim(&[1, 2, 3, 4]));
+    }
+    let queries = net.path_queries.len();
+    assert!(net.ask(0, &[from(0), to(1)], 0).is_some(), "what is in use stays");
+    assert_eq!(net.path_queries.len(), queries);
+}
+
+#[test]
+fn a_port_that_goes_down_answers_everybody_and_comes_back() {
+    let mut net = Net::new(3, &Config::default());
+    net.ask(0, &[from(0), to(1)], 5 * MS).unwrap();
+    net.sa = Sa::Silent;
+    let mut p = PathRecord::default();
+    p.set_dlid(12);
+    let mut ids: Vec<u64> = (0..5).map(|_| net.start(0, &[from(0), to(2)])).collect();
+    ids.push(net.start(0, &[Entry::path(0, &p)]));
+    ids.push(net.start(0, &[Entry::path(1 << 31, &p)]));
+    net.run(MS);
+    net.change_port(0, |p| p.active = false);
+    net.run(0);
+    for id in ids {
+        assert_eq!(status(&net.hosts[0].replies[&id]), Status::Enotconn as u8);
+    }
+    assert_eq!(status(&net.ask(0, &[from(0), to(1)], 0).unwrap()), Status::Esrcaddr as u8);
+    net.sa = Sa::Answers;
+    net.change_port(0, |p| p.active = true);
+    net.run(10 * MS);
+    assert_eq!(path(&net.ask(0, &[from(0), to(1)], 5 * MS).unwrap()).dgid(), gid(1));
+    assert_eq!(path(&net.ask(1, &[from(1), to(0)], 5 * MS).unwrap()).dgid(), gid(0));
+}
+
+#[test]
+fn a_changed_lid_is_in_paths_asked_for_after_it() {
+    let mut net = Net::new(2, &Config::default());
+    net.ask(0, &[from(0), to(1)], 5 * MS).unwrap();
+    net.change_port(0, |p| p.lid = 99);
+    net.run(10 * MS);
+    assert_eq!(path(&net.ask(0, &[from(0), to(1)], 5 * MS).unwrap()).slid(), 99);
+    assert_eq!(path(&net.ask(0, &[from(0), to(0)], 0).unwrap()).dlid(), 99);
+    assert_eq!(net.multicasts, 1, "the peer is where it was");
+}
+
+#[test]
+fn partitions_that_go_or_move_take_only_their_own_with_them() {
+    let mut net = Net::new(2, &Config::default());
+    net.change_port(0, |p| p.pkeys = vec![0x8001, 0xffff]);
+    net.run(10 * MS);
+    assert_eq!(path(&net.ask(0, &[from(0), to(1)], 5 * MS).unwrap()).dgid(), gid(1), "the index has changed");
+    net.change_port(0, |p| p.pkeys = vec![0x8001, 0]);
+    net.run(10 * MS);
+    assert_eq!(status(&net.ask(0, &[from(0), to(1)], 0).unwrap()), Status::Esrcaddr as u8);
+    let port = crate::engine::PortId(0);
+    net.hosts[0].engine.reregister(net.now, port);
+    net.change_port(0, |p| p.pkeys = vec![0x8001, 0x7fff]);
+    net.run(10 * MS);
+    assert_eq!(net.hosts[0].engine.counters().len(), 7);
+    assert_eq!(status(&net.ask(0, &[from(0), to(0)], 0).unwrap()), 0, "served as a limited member");
+}
+
+#[test]
+fn a_new_subnet_manager_is_asked_again_and_groups_stay_usable() {
+    let mut net = Net::new(2, &Config::default());
+    net.sa = Sa::Silent;
+    let id = net.start(0, &[from(0), to(1)]);
+    net.run(MS);
+    net.sa = Sa::Answers;
+    net.change_port(0, |p| p.sm_lid = 77);
+    net.change_port(1, |p| p.sm_lid = 77);
+    net.run(5 * MS);
+    assert_eq!(path(&net.hosts[0].replies[&id]).dgid(), gid(1));
+    let joins = net.joins;
+    net.hosts[0].engine.reregister(net.now, crate::engine::PortId(0));
+    net.run(5 * MS);
+    assert_eq!(net.joins, joins + 1);
+    assert_eq!(net.multicasts, 1);
+}
+
+#[test]
+fn made_up_destinations_do_not_grow_the_service() {
+    let config = Config { max_destinations: 64, timeout_ms: 1, retries: 0, ..Config::default() };
+    let mut net = Net::new(2, &config);
+    let mut refused = 0;
+    for i in 0..1000u32 {
+        let dest = Entry::address(2, TYPE_IP, &(0x0a63_0000 | i).to_be_bytes());
+        let id = net.start(0, &[from(0), dest]);
+        refused += usize::from(net.hosts[0].replies.get(&id).is_some_and(|r| r[2] == Status::Enomem as u8));
+    }
+    assert_eq!(refused, 1000 - 64);
+    net.run(5 * S);
+    assert_eq!(net.hosts[0].replies.len(), 1000);
+    assert!(net.ask(0, &[from(0), to(1)], 5 * MS).is_some());
+}
