@@ -43,8 +43,8 @@ impl Table {
     }
 
     /// The index stored under `hash` that `is` accepts.
-    pub fn find(&self, hash: u64, mut is: impl FnMut(u32) -> bool) -> Option<u32> {
-        self.place(hash, |i| is(i)).map(|p| self.places[p] as u32)
+    pub fn find(&self, hash: u64, is: impl FnMut(u32) -> bool) -> Option<u32> {
+        self.place(hash, is).map(|p| self.places[p] as u32)
     }
 
     fn place(&self, hash: u64, mut is: impl FnMut(u32) -> bool) -> Option<usize> {

@@ -1,0 +1,301 @@
+//! What tests of the whole service share: a simulated subnet, services on its hosts, and clients of theirs.
+#![allow(dead_code, reason = "each test program uses a part of it")]
+
+pub mod client;
+
+use std::fs::{self, File};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Output, Stdio};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::time::Duration;
+
+use fabric::subnet::unique_state;
+pub use fabric::subnet::wait_for;
+use fabric::{Options, PortLine, Subnet};
+
+pub use client::{Client, Message};
+
+/// No step of a test takes longer.
+pub const PATIENCE: Duration = Duration::from_secs(20);
+
+/// A subnet that the tests of one program share. They have it one after another, and it ends with the last of them.
+pub struct Shared {
+    build: fn(&mut Options),
+    current: Mutex<Weak<Subnet>>,
+    turn: Mutex<()>,
+}
+
+impl Shared {
+    /// A subnet of two hosts that `build` may change. It comes up when it is first needed.
+    pub const fn new(build: fn(&mut Options)) -> Shared {
+        Shared { build, current: Mutex::new(Weak::new()), turn: Mutex::new(()) }
+    }
+
+    /// Waits until no other test has the subnet, and takes it, free of faults and with its counters at zero.
+    pub fn enter(&self) -> Lab<'_> {
+        let subnet = {
+            let mut current = self.current.lock().unwrap_or_else(PoisonError::into_inner);
+            match current.upgrade() {
+                Some(subnet) => subnet,
+                None => {
+                    let mut options = Options::new(unique_state(), 2);
+                    (self.build)(&mut options);
+                    let subnet = Arc::new(Subnet::up(options).expect("the subnet comes up"));
+                    *current = Arc::downgrade(&subnet);
+                    subnet
+                }
+            }
+        };
+        let turn = self.turn.lock().unwrap_or_else(PoisonError::into_inner);
+        subnet.inject("clear").expect("the subnet answers");
+        subnet.reset_stats().expect("the subnet answers");
+        let violations = subnet.violations().expect("they can be read").len();
+        Lab { subnet, violations, _turn: turn }
+    }
+}
+
+/// A subnet for the time of one test. When it ends, no program may have done what hardware would not forgive.
+pub struct Lab<'a> {
+    subnet: Arc<Subnet>,
+    /// Those of tests before this one.
+    violations: usize,
+    _turn: MutexGuard<'a, ()>,
+}
+
+impl std::ops::Deref for Lab<'_> {
+    type Target = Subnet;
+
+    fn deref(&self) -> &Subnet {
+        &self.subnet
+    }
+}
+
+impl Drop for Lab<'_> {
+    fn drop(&mut self) {
+        if !std::thread::panicking() {
+            let mut violations = self.subnet.violations().expect("they can be read");
+            violations.drain(..self.violations);
+            assert!(violations.is_empty(), "{violations:#?}");
+        }
+    }
+}
+
+/// Which program serves a host.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Program {
+    /// The one of this package.
+    Ours,
+    /// The distribution's.
+    Stock,
+}
+
+impl Program {
+    /// The file that is run.
+    pub fn path(self) -> &'static str {
+        match self {
+            Program::Ours => env!("CARGO_BIN_EXE_ibacm"),
+            Program::Stock => "/usr/sbin/ibacm",
+        }
+    }
+}
+
+impl Lab<'_> {
+    /// Our service on a host with these lines of options; back when it serves and has joined its groups.
+    pub fn ours(&self, host: &str, options: &str) -> Daemon {
+        self.start(Program::Ours, host, options)
+    }
+
+    /// The distribution's service, likewise.
+    pub fn stock(&self, host: &str, options: &str) -> Daemon {
+        self.start(Program::Stock, host, options)
+    }
+
+    /// A service on a host with these lines of options and names made from the host's.
+    pub fn start(&self, program: Program, host: &str, options: &str) -> Daemon {
+        let addr = self.file(host, "/etc/rdma/ibacm_addr.cfg");
+        let _ = fs::remove_file(&addr);
+        let daemon = self.start_configured(program, host, options);
+        self.wait_joined(host);
+        daemon
+    }
+
+    /// A service with this address file too.
+    pub fn start_named(&self, program: Program, host: &str, options: &str, names: &str) -> Daemon {
+        self.write(host, "/etc/rdma/ibacm_addr.cfg", names);
+        let daemon = self.start_configured(program, host, options);
+        self.wait_joined(host);
+        daemon
+    }
+
+    /// A service with these options and the address file that is there, if any; back when its socket answers.
+    pub fn start_configured(&self, program: Program, host: &str, options: &str) -> Daemon {
+        self.write(host, "/etc/rdma/ibacm_opts.cfg", options);
+        let daemon = self.spawn(program, host, &["-P"]);
+        let up = wait_for(PATIENCE, || Client::try_connect(self, host).ok());
+        assert!(up.is_some(), "{program:?} on {host} does not serve: {}", daemon.said());
+        daemon
+    }
+
+    /// Starts a service with these arguments; back at once.
+    pub fn spawn(&self, program: Program, host: &str, arguments: &[&str]) -> Daemon {
+        for stale in ["/run/ibacm-unix.sock", "/run/ibacm.sock", "/run/ibacm-tcp.port", "/run/ibacm.port"] {
+            let _ = fs::remove_file(self.file(host, stale));
+        }
+        let log = self.file(host, "/var/log/ibacm.log");
+        let _ = fs::remove_file(&log);
+        let stderr = self.file(host, "/var/log/ibacm.stderr");
+        let output = File::create(&stderr).expect("a file of the host can be written");
+        let child = self
+            .exec(host, program.path())
+            .args(arguments)
+            .stdin(Stdio::null())
+            .stdout(output.try_clone().expect("descriptors are not rare"))
+            .stderr(output)
+            .spawn()
+            .expect("it starts");
+        Daemon { child, program, files: [log, stderr], ended: false }
+    }
+
+    /// Writes a file of a host.
+    pub fn write(&self, host: &str, inside: &str, text: &str) {
+        let path = self.file(host, inside);
+        fs::write(&path, text).unwrap_or_else(|e| panic!("{}: {e}", path.display()));
+    }
+
+    /// Waits until every port of the host that is active has joined a group.
+    pub fn wait_joined(&self, host: &str) {
+        let joined = wait_for(PATIENCE, || {
+            let ports = self.ports().ok()?;
+            let mut active = ports.iter().filter(|p| p.host == host && p.state == 4);
+            active.all(|p| !p.joined.is_empty()).then_some(())
+        });
+        assert!(joined.is_some(), "{host} joins no group");
+    }
+
+    /// The first ports of hosts.
+    pub fn hosts<const N: usize>(&self, names: [&str; N]) -> [PortLine; N] {
+        names.map(|h| self.port(h).expect("the host is there"))
+    }
+
+    /// The sum of all counters whose name starts and ends so.
+    pub fn count(&self, start: &str, end: &str) -> u64 {
+        let stats = self.stats().expect("the subnet counts");
+        stats.iter().filter(|(k, _)| k.starts_with(start) && k.ends_with(end)).map(|(_, n)| n).sum()
+    }
+
+    /// Requests for path records that a host has made to the SA, without repeats.
+    pub fn path_queries(&self, host: &str) -> u64 {
+        self.stat(&format!("sa.{host}.PathRecord.Get")).expect("the subnet counts")
+    }
+
+    /// `ib_acme` on a host; its output, whatever its exit status.
+    pub fn acme(&self, host: &str, arguments: &[&str]) -> String {
+        text(&run(self.exec(host, "/usr/bin/ib_acme").args(arguments)))
+    }
+}
+
+/// A service on a host. It ends with this value; ours must have lived until then.
+pub struct Daemon {
+    child: Child,
+    program: Program,
+    files: [PathBuf; 2],
+    ended: bool,
+}
+
+impl Daemon {
+    /// Its process.
+    pub fn pid(&self) -> u32 {
+        self.child.id()
+    }
+
+    /// Its log and whatever it wrote on its standard outputs.
+    pub fn said(&self) -> String {
+        let texts = self.files.iter().map(|f| fs::read(f).unwrap_or_default());
+        texts.map(|b| String::from_utf8_lossy(&b).into_owned()).collect()
+    }
+
+    /// Asks it to end, and waits until it has: its exit code.
+    pub fn stop(mut self) -> Option<i32> {
+        self.terminate()
+    }
+
+    /// Waits until it ends of itself: its exit code.
+    pub fn wait(mut self) -> Option<i32> {
+        let status = wait_for(PATIENCE, || self.child.try_wait().expect("it is a child"));
+        self.ended = status.is_some();
+        status.expect("it ends").code()
+    }
+
+    /// Whether it still runs.
+    pub fn is_alive(&mut self) -> bool {
+        matches!(self.child.try_wait(), Ok(None))
+    }
+
+    /// Sends it a signal, named as kill(1) does.
+    pub fn signal(&self, name: &str) {
+        let pid = self.pid().to_string();
+        let sent = Command::new("kill").args(["-s", name, &pid]).status().expect("kill runs");
+        assert!(sent.success(), "{pid} has ended");
+    }
+
+    fn terminate(&mut self) -> Option<i32> {
+        self.ended = true;
+        let _ = Command::new("kill").arg(self.pid().to_string()).stderr(Stdio::null()).status();
+        let status = wait_for(Duration::from_secs(5), || self.child.try_wait().ok().flatten());
+        if status.is_none() {
+            let _ = self.child.kill();
+            let _ = self.child.wait();
+        }
+        status.and_then(|s| s.code())
+    }
+}
+
+impl Drop for Daemon {
+    fn drop(&mut self) {
+        if self.ended {
+            return;
+        }
+        let lived = self.is_alive();
+        let code = self.terminate();
+        if std::thread::panicking() {
+            eprintln!("{:?} said:\n{}", self.program, self.said());
+        } else if self.program == Program::Ours {
+            assert!(lived, "the service ended by itself: {}", self.said());
+            assert_eq!(code, Some(0), "the service does not end well: {}", self.said());
+            assert!(!self.said().contains("panicked"), "{}", self.said());
+        }
+    }
+}
+
+/// Runs a program to its end, which must come in time.
+pub fn run(command: &mut Command) -> Output {
+    let mut child = command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().expect("starts");
+    if wait_for(PATIENCE, || child.try_wait().expect("is a child")).is_none() {
+        let _ = child.kill();
+        let output = child.wait_with_output().expect("is a child");
+        panic!("{command:?} takes too long: {}", text(&output));
+    }
+    child.wait_with_output().expect("is a child")
+}
+
+/// Both outputs as text.
+pub fn text(output: &Output) -> String {
+    String::from_utf8_lossy(&output.stdout).into_owned() + &String::from_utf8_lossy(&output.stderr)
+}
+
+/// Runs a program that must succeed, and returns what it says.
+pub fn succeed(command: &mut Command) -> String {
+    let output = run(command);
+    assert!(output.status.success(), "{command:?}: {}: {}", output.status, text(&output));
+    text(&output)
+}
+
+/// Compiles one of the C programs beside the tests.
+pub fn compile(name: &str, libraries: &[&str]) -> PathBuf {
+    let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/c").join(format!("{name}.c"));
+    let target = Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("{name}-{}", std::process::id()));
+    let mut cc = Command::new("cc");
+    cc.args(["-O1", "-Wall", "-Werror", "-o"]).arg(&target).arg(source).args(libraries);
+    assert!(cc.status().expect("cc runs").success(), "{name}.c compiles");
+    target
+}
