@@ -2,6 +2,7 @@
 #![allow(dead_code, reason = "each test program uses a part of it")]
 
 pub mod client;
+pub mod sa;
 
 use std::fs::{self, File};
 use std::path::{Path, PathBuf};

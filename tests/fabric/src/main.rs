@@ -105,6 +105,8 @@ fn query(state: &StateDir, tool: &str, args: &[String]) -> Outcome {
     let base = client::command(state, "base")?;
     let mut command = Command::new(tool);
     children::umad2sim(&mut command, base.trim(), "SM");
+    // libumad2sim keeps a directory of its own in the current one
+    command.current_dir(state.path());
     let status = command.args(args).status().map_err(|e| format!("{tool}: {e}"))?;
     Ok(ExitCode::from(status.code().and_then(|c| u8::try_from(c).ok()).unwrap_or(1)))
 }

@@ -160,6 +160,9 @@ static int mcast(uint32_t op, struct ibv_qp *handle, const union ibv_gid *gid, u
 	err = fab_call(ctx_of(handle->context)->ctl, &msg, NULL, 0, NULL, 0);
 	if (!err)
 		qp_of(handle)->attached = msg.v[0];
+	else if (err == EIO)
+		/* The device is gone, and its attachments with it. */
+		qp_of(handle)->attached = 0;
 	else if (op == FAB_DETACH)
 		fab_violation("%s: QP 0x%x is not attached to that group", call, handle->qp_num);
 out:
