@@ -5,10 +5,16 @@
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::cell::Cell;
 use std::io::{Read, Write};
+use std::net::IpAddr;
 use std::os::unix::net::UnixStream;
 use std::time::Duration;
 
+use ibacm::engine::{self, Action, Config, Engine, LocalName, PkeyChoice, PortInfo, SystemAddr, Unroutable};
 use ibacm::server::{ClientId, Limits, Outcome, Ready, Server, Service};
+use ibacm::addr::Addr;
+use ibacm::time::Time;
+use ibacm_wire::Gid;
+use ibacm_wire::client::{EP_FLAG_DEST, EP_FLAG_SOURCE, Entry, TYPE_IP, TYPE_NAME, resolve_request};
 use mio::Poll;
 
 thread_local! {
@@ -102,4 +108,77 @@ fn an_idle_connection_is_small() {
     let each = (COUNTS.get().1 - before) / 256;
     println!("{each} bytes for an idle connection");
     assert!(each <= 160, "{each} bytes");
+}
+
+const OWN: [u8; 4] = [10, 0, 0, 1];
+const NAME: &[u8] = b"a-name-that-is-longer-than-a-short-key";
+
+/// An engine with one port, whose own addresses are in its cache.
+struct Resolving(Engine);
+
+impl Resolving {
+    fn new() -> Resolving {
+        let gid = Gid([2; 16]);
+        let mut engine = Engine::new(Config::default(), (1, 2));
+        let ip = IpAddr::from(OWN);
+        engine.set_system_addrs(vec![SystemAddr { ip, prefix_len: 16, gid, pkey: 0xffff }]);
+        engine.set_names(vec![LocalName {
+            addr: Addr::name(NAME),
+            text: String::from_utf8_lossy(NAME).into_owned(),
+            device: "mlx5_0".into(),
+            port: 1,
+            pkey: PkeyChoice::Default,
+        }]);
+        let (gids, pkeys) = (vec![gid], vec![0xffff]);
+        let device = "mlx5_0".into();
+        engine.set_port(Time(0), PortInfo { device, port: 1, active: true, lid: 3, gids, pkeys, ..PortInfo::default() });
+        while let Some(action) = engine.next_action() {
+            if let Action::Open { ep, .. } = action {
+                engine.endpoint_opened(Time(0), ep, 5);
+            }
+        }
+        Resolving(engine)
+    }
+}
+
+impl Service for Resolving {
+    fn request(&mut self, _client: ClientId, msg: &[u8], out: &mut Vec<u8>) -> Outcome {
+        let mut routes = |_: IpAddr| -> Result<IpAddr, Unroutable> { Ok(IpAddr::from(OWN)) };
+        match self.0.request(Time(1), engine::ClientId(1), msg, &mut routes, out) {
+            engine::Outcome::Replied => Outcome::Replied,
+            _ => Outcome::Close,
+        }
+    }
+
+    fn closed(&mut self, _client: ClientId) {}
+}
+
+#[test]
+fn resolving_from_the_cache_allocates_nothing_whatever_is_asked() {
+    let poll = Poll::new().unwrap();
+    let mut server = Server::new(poll.registry(), Limits::default()).unwrap();
+    let (ours, mut client) = UnixStream::pair().unwrap();
+    let id = server.insert(ours.into()).unwrap();
+    client.set_read_timeout(Some(Duration::from_secs(5))).unwrap();
+    let mut service = Resolving::new();
+    let from = Entry::address(EP_FLAG_SOURCE, TYPE_IP, &OWN);
+    let to = Entry::address(EP_FLAG_DEST, TYPE_IP, &OWN);
+    let name = Entry::address(EP_FLAG_DEST, TYPE_NAME, NAME);
+    let ready = Ready { readable: true, ..Ready::default() };
+    for (entries, length) in [(vec![from, to], 88), (vec![to], 160), (vec![from, name], 88), (vec![name], 160)] {
+        let (message, used) = resolve_request(7, &entries);
+        let mut reply = [0; 256];
+        let mut ask = || {
+            client.write_all(&message[..used]).unwrap();
+            server.on_client(id, ready, 5, &mut service);
+            assert_eq!(client.read(&mut reply).unwrap(), length);
+            assert_eq!(reply[2], 0);
+        };
+        // the first one may have to choose a source
+        ask();
+        let before = COUNTS.get().0;
+        (0..1_000).for_each(|_| ask());
+        assert_eq!(COUNTS.get().0, before, "{entries:?}");
+        assert!(service.0.next_action().is_none());
+    }
 }
