@@ -186,12 +186,24 @@ fn names(dir: &Dir) -> Vec<String> {
     names
 }
 
+/// The socket of a service that died.
+fn dead_socket(dir: &Dir) {
+    let path = dir.0.join(publish::UNIX_SOCKET);
+    drop(std::os::unix::net::UnixListener::bind(&path).unwrap());
+    // Another test's child may hold a copy of the descriptor until it has become its program.
+    let refused = (0..1000).any(|_| {
+        std::thread::sleep(Duration::from_millis(1));
+        UnixStream::connect(&path).is_err()
+    });
+    assert!(refused, "the socket lives on");
+}
+
 #[test]
 fn each_mode_removes_the_other_ones_names_and_its_own_at_the_end() {
     let dir = Dir::new();
     let any = "127.0.0.1:0".parse().unwrap();
     // Stale files of either mode, a dead socket among them.
-    drop(std::os::unix::net::UnixListener::bind(dir.0.join(publish::UNIX_SOCKET)).unwrap());
+    dead_socket(&dir);
     std::fs::write(dir.0.join(publish::TCP_PORT), "1").unwrap();
     std::os::unix::fs::symlink("nowhere", dir.0.join(publish::UNIX_LINK)).unwrap();
     let mut unix = Bench::new();
@@ -202,7 +214,7 @@ fn each_mode_removes_the_other_ones_names_and_its_own_at_the_end() {
     unix.server.stop_accepting();
     assert_eq!(names(&dir), [""; 0]);
 
-    drop(std::os::unix::net::UnixListener::bind(dir.0.join(publish::UNIX_SOCKET)).unwrap());
+    dead_socket(&dir);
     let mut tcp = Bench::new();
     tcp.server.listen_tcp(&dir.0, any, false).unwrap();
     assert_eq!(names(&dir), [publish::TCP_PORT]);

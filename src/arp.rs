@@ -17,7 +17,7 @@ use crate::time::Time;
 
 /// How long an unanswered request counts against `resolve_depth`.
 pub const YOUNG: Duration = Duration::from_millis(1);
-/// When a request whose datagram could not be sent is tried again.
+/// When a request whose datagram could not be sent is tried again; twice as late each time that this happens again.
 pub const SEND_RETRY: Duration = Duration::from_millis(10);
 /// Requests that may be open on an endpoint.
 pub const MAX_OPEN: usize = 16_384;
@@ -36,6 +36,10 @@ pub struct ArpConfig {
 struct Open {
     dest: DestId,
     sent: u32,
+    /// Transmissions that failed in a row.
+    failures: u32,
+    /// When it is given up if its datagram cannot be sent at all.
+    limit: Time,
     young: bool,
     queued: bool,
     deadline: Time,
@@ -102,8 +106,16 @@ impl Arp {
                 break t;
             }
         };
-        let open =
-            Open { dest, sent: 0, young: false, queued: true, deadline: Time::NEVER, offered: Groups::default() };
+        let open = Open {
+            dest,
+            sent: 0,
+            failures: 0,
+            limit: Time::NEVER,
+            young: false,
+            queued: true,
+            deadline: Time::NEVER,
+            offered: Groups::default(),
+        };
         self.open.insert(tid, open);
         self.queue.push_back(tid);
         Some(tid)
@@ -115,6 +127,7 @@ impl Arp {
             let tid = self.queue.pop_front()?;
             let Some(o) = self.open.get_mut(&tid) else { continue };
             o.sent += 1;
+            o.limit = o.limit.min(now.plus(self.config.timeout * (self.config.retries + 1)));
             o.young = true;
             o.queued = false;
             o.deadline = now.plus(self.config.timeout);
@@ -161,7 +174,10 @@ impl Arp {
             self.young -= 1;
         }
         if !o.queued {
-            o.deadline = now.plus(SEND_RETRY);
+            // no peer has been asked, so it does not count among the retries
+            o.sent = o.sent.saturating_sub(1);
+            o.deadline = now.plus(SEND_RETRY * (1 << o.failures.min(6))).min(o.limit);
+            o.failures += 1;
             self.waits.push(Reverse((o.deadline, tid)));
         }
     }
@@ -184,7 +200,7 @@ impl Arp {
             if o.queued || at != o.deadline {
                 continue;
             }
-            if o.sent > self.config.retries {
+            if o.sent > self.config.retries || (o.failures > 0 && at >= o.limit) {
                 let dest = o.dest;
                 self.close(tid);
                 return Some(GaveUp { dest });
@@ -295,6 +311,32 @@ mod tests {
         a.close(second);
         assert_eq!(a.on_time(Time(1 + 10 * MS)), None);
         assert_eq!(send(&mut a, 1 + 10 * MS), Some((first, d[0])));
+    }
+
+    #[test]
+    fn sends_that_fail_are_no_transmissions_but_end_in_time() {
+        let (mut a, mut rng, d) = setup(1);
+        let tid = a.start(d[0], &mut rng).unwrap();
+        let (mut now, mut tries) = (0, 0);
+        loop {
+            assert_eq!(send(&mut a, now), Some((tid, d[0])));
+            a.send_failed(Time(now), tid);
+            tries += 1;
+            now = a.next_deadline().0;
+            if a.on_time(Time(now)).is_some() {
+                break;
+            }
+        }
+        assert_eq!(now, 300 * MS, "as long as without an answer");
+        assert!((5..=8).contains(&tries), "{tries}: less and less often");
+
+        let tid = a.start(d[1], &mut rng).unwrap();
+        for _ in 0..4 {
+            assert_eq!(send(&mut a, now), Some((tid, d[1])));
+            a.send_failed(Time(now), tid);
+            now = a.next_deadline().0;
+            assert_eq!(a.on_time(Time(now)), None, "more failures than retries");
+        }
     }
 
     #[test]

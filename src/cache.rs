@@ -124,6 +124,14 @@ impl Cache {
         }
     }
 
+    /// Changes how many learned entries there may be; where there are more, those longest unused go.
+    pub fn set_capacity(&mut self, capacity: usize) {
+        self.capacity = capacity;
+        while self.learned > capacity && self.oldest != NONE {
+            self.remove(self.id(self.oldest));
+        }
+    }
+
     /// Number of entries.
     pub fn len(&self) -> usize {
         self.table.len()
@@ -247,6 +255,22 @@ impl Cache {
         }
     }
 
+    /// Makes a preloaded entry one like any other, which somebody waits for if `pinned`.
+    pub fn demote(&mut self, id: DestId, pinned: bool) {
+        if self.get(id).is_none_or(|d| d.origin != Origin::Preloaded) {
+            return;
+        }
+        if self.learned >= self.capacity && self.oldest != NONE {
+            self.remove(self.id(self.oldest));
+        }
+        self.learned += 1;
+        let Some(d) = self.get_mut(id) else { return };
+        (d.origin, d.pinned) = (Origin::Learned, pinned);
+        if !pinned {
+            self.link_newest(id.index);
+        }
+    }
+
     /// All entries.
     pub fn iter(&self) -> impl Iterator<Item = (DestId, &Dest)> {
         self.dests
@@ -343,6 +367,24 @@ mod tests {
         assert_eq!(c.find(&Addr::lid(1)), None);
         assert_eq!(c.len(), 4);
         assert!(c.find(&Addr::lid(100)).is_some() && c.find(&Addr::lid(101)).is_some());
+    }
+
+    #[test]
+    fn what_was_preloaded_can_become_like_any_other() {
+        let mut c = cache(2);
+        let given = c.insert(&Addr::lid(101), Origin::Preloaded, false).unwrap();
+        learn(&mut c, 1);
+        learn(&mut c, 2);
+        c.demote(given, true);
+        assert_eq!(c.find(&Addr::lid(1)), None);
+        learn(&mut c, 3);
+        assert_eq!((c.find(&Addr::lid(2)), c.len()), (None, 2));
+        c.pin(given, false);
+        c.demote(given, false);
+        learn(&mut c, 4);
+        learn(&mut c, 5);
+        assert!(c.get(given).is_none());
+        assert_eq!(c.len(), 2);
     }
 
     #[test]

@@ -165,20 +165,11 @@ impl Conn {
         self.settle(served > 0)
     }
 
-    /// A turn while the service ends: nothing is read, what was answered is written.
-    pub fn drain_turn(&mut self) -> After {
-        if !self.output.is_empty()
-            && let Err(reason) = self.flush()
-        {
-            return self.closed(reason);
-        }
-        let written = self.output.is_empty();
-        let over = (self.ended || self.end_follows) && self.in_flight == 0;
-        After {
-            close: self.closing.or(over.then_some(Reason::Gone)).filter(|_| written),
-            again: false,
-            timer: if self.closing.is_some() { Timer::On } else { Timer::Off },
-        }
+    /// Lets the client send no more: what it has sent is still there to be read, and then the end of the stream.
+    pub fn end_input(&mut self) {
+        // Fails where the client has gone: the read says so.
+        let _ = sock::end_input(self.fd.as_fd());
+        self.note(true, true);
     }
 
     /// Reads once, behind the `have` bytes that `buf` holds already.

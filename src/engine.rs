@@ -11,6 +11,7 @@ mod groups;
 mod local;
 mod peers;
 mod ports;
+mod preload;
 mod query;
 mod request;
 mod resolve;
@@ -30,6 +31,7 @@ use std::collections::VecDeque;
 use ibacm_wire::client::{COUNTERS, Counter, Status};
 
 use crate::keyed::{Rng, SipKey};
+use crate::preload::Preload;
 use crate::time::Time;
 use endpoint::Endpoint;
 use local::LocalIndex;
@@ -48,6 +50,7 @@ pub struct Engine {
     system: Vec<SystemAddr>,
     names: Vec<LocalName>,
     local: LocalIndex,
+    preload: Preload,
     routes: RouteMemo,
     counters: [u64; COUNTERS],
     dropped: u64,
@@ -68,11 +71,49 @@ impl Engine {
             system: Vec::new(),
             names: Vec::new(),
             local: LocalIndex::new(key),
+            preload: Preload::default(),
             routes: RouteMemo::new(key),
             counters: [0; COUNTERS],
             dropped: 0,
             actions: VecDeque::new(),
         }
+    }
+
+    /// Changes the options. What is under way and what is known stays, but for what the change makes false: paths that
+    /// come from elsewhere from now on are asked for again when they are next used, and groups that are no longer the
+    /// right ones are left behind.
+    pub fn set_config(&mut self, now: Time, config: Config) {
+        let old = std::mem::replace(&mut self.config, config);
+        let new = &self.config;
+        let groups = (old.route_prot, old.min_rate, old.min_mtu) != (new.route_prot, new.min_rate, new.min_mtu);
+        let (route, loopback) = (old.route_prot != new.route_prot, old.loopback_local != new.loopback_local);
+        for p in &mut self.ports {
+            p.sa.set_config(self.config.sa());
+        }
+        for e in &mut self.eps {
+            e.arp.set_config(self.config.arp(self.ports[e.port.0 as usize].info.subnet_timeout));
+            e.cache.set_capacity(self.config.max_destinations);
+        }
+        for ep in (0..self.eps.len() as u32).map(EpId) {
+            if route {
+                self.doubt_paths(ep);
+            }
+            if loopback {
+                self.loopback_changed(ep);
+            }
+            if groups && self.eps[ep.0 as usize].up && self.eps[ep.0 as usize].qpn.is_some() {
+                self.join_others(now, ep);
+            }
+        }
+        // the limits may let go what waited
+        self.on_time(now);
+    }
+
+    /// The service in numbers: endpoints that are up, their groups, and how many of those are joined.
+    pub fn summary(&self) -> (usize, usize, usize) {
+        let up = self.eps.iter().filter(|e| e.up);
+        let groups = up.clone().flat_map(|e| &e.groups);
+        (up.count(), groups.clone().count(), groups.filter(|g| g.joined.is_some()).count())
     }
 
     /// The next thing to do.

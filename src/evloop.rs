@@ -16,12 +16,15 @@ use mio::{Events, Interest, Poll, Token};
 
 use crate::device::Device;
 use crate::engine::{self, Engine, EpId, PortId, RouteLookup, SystemAddr, Unroutable};
-use crate::lifecycle::{Signal, Signals};
+use crate::lifecycle::Signals;
 use crate::log;
 use crate::options::{Options, ServerMode};
+use crate::preload;
+use crate::rdma_nl::RdmaNl;
 use crate::route::Sources;
 use crate::rtnl::Rtnl;
 use crate::server::{ClientId, Outcome, Ready, Server, Service};
+use crate::systemd::Manager;
 use crate::time::Time;
 use crate::token::{self, kind};
 use crate::ud::UdEndpoint;
@@ -30,6 +33,12 @@ use crate::ud::UdEndpoint;
 mod actions;
 #[path = "evloop_devices.rs"]
 mod devices;
+#[path = "evloop_kernel.rs"]
+mod kernel;
+#[path = "evloop_manager.rs"]
+mod manager;
+
+pub use manager::Pause;
 
 /// Events taken from the kernel in one turn.
 const EVENTS: usize = 256;
@@ -60,6 +69,8 @@ pub struct Daemon {
     server: Server,
     sources: Sources,
     rtnl: Option<Rtnl>,
+    kernel: Option<RdmaNl>,
+    preload: preload::io::Source,
     signals: Signals,
     depths: Depths,
     /// Open devices; places keep their number, which tokens hold.
@@ -72,6 +83,11 @@ pub struct Daemon {
     reopen: Vec<(Time, EpId)>,
     again: VecDeque<Token>,
     next_check: Time,
+    manager: Manager,
+    /// The files are to be read again.
+    reload: bool,
+    /// A port has come, or has become active, or is no longer.
+    ports_changed: bool,
     stop_at: Option<Time>,
 }
 
@@ -131,6 +147,8 @@ impl Daemon {
             server,
             sources: Sources::new(),
             rtnl,
+            kernel: None,
+            preload: preload::io::Source::default(),
             signals,
             depths,
             devices: Vec::new(),
@@ -140,6 +158,9 @@ impl Daemon {
             reopen: Vec::new(),
             again: VecDeque::new(),
             next_check: Time(0).plus(CHECK),
+            manager: Manager::none(),
+            reload: false,
+            ports_changed: false,
             stop_at: None,
         };
         daemon.take_addresses();
@@ -162,8 +183,8 @@ impl Daemon {
         listening.map(|_| ()).map_err(|e| e.to_string())
     }
 
-    /// Runs until a signal ends it.
-    pub fn run(&mut self) -> io::Result<()> {
+    /// Runs until there is something that is not the loop's to do; to be called again unless that is the end.
+    pub fn run(&mut self) -> io::Result<Pause> {
         let mut events = Events::with_capacity(EVENTS);
         self.do_actions();
         loop {
@@ -183,8 +204,8 @@ impl Daemon {
                 }
             }
             self.turn();
-            if self.stop_at.is_some_and(|at| at <= self.now || self.server.is_quiet()) {
-                return Ok(());
+            if let Some(pause) = self.pause() {
+                return Ok(pause);
             }
         }
     }
@@ -194,14 +215,17 @@ impl Daemon {
     }
 
     fn timeout(&mut self) -> Option<Duration> {
-        let busy = self.rtnl.as_ref().is_some_and(Rtnl::has_pending);
+        let busy =
+            self.rtnl.as_ref().is_some_and(Rtnl::has_pending) || self.kernel.as_ref().is_some_and(RdmaNl::has_pending);
         if busy || !self.again.is_empty() || self.server.has_pending() {
             return Some(Duration::ZERO);
         }
         let mut next = self.engine.next_deadline().min(self.next_check);
         next = next.min(self.server.next_deadline().map_or(Time::NEVER, Time));
         next = next.min(self.rtnl.as_ref().and_then(Rtnl::next_deadline).map_or(Time::NEVER, Time));
+        next = next.min(self.kernel.as_ref().map_or(Time::NEVER, RdmaNl::next_deadline));
         next = next.min(self.reopen.iter().map(|r| r.0).min().unwrap_or(Time::NEVER));
+        next = next.min(self.manager.next_deadline());
         next = next.min(self.stop_at.unwrap_or(Time::NEVER));
         (next != Time::NEVER).then(|| self.clock().until(next))
     }
@@ -224,6 +248,7 @@ impl Daemon {
                     r.on_readable(now);
                 }
             }
+            kind::RDMA_NETLINK => self.kernel_questions(true),
             kind::SIGNAL => self.signal(),
             _ => log!(2, "an event of an unknown source {token:?}"),
         }
@@ -251,6 +276,7 @@ impl Daemon {
                 self.take_addresses();
             }
         }
+        self.kernel_questions(false);
         if self.engine.next_deadline() <= now {
             self.engine.on_time(now);
         }
@@ -260,6 +286,7 @@ impl Daemon {
         }
         self.reopen_endpoints();
         self.do_actions();
+        self.manager_turn();
     }
 
     fn take_addresses(&mut self) {
@@ -271,23 +298,5 @@ impl Daemon {
             pkey: a.pkey,
         });
         self.engine.set_system_addrs(addrs.collect());
-    }
-
-    fn signal(&mut self) {
-        while let Ok(Some(signal)) = self.signals.next_signal() {
-            match signal {
-                Signal::Hangup => {
-                    if let Err(e) = log::reopen() {
-                        log!(0, "cannot reopen the log: {e}");
-                    }
-                }
-                _ if self.stop_at.is_none() => {
-                    log!(0, "stopping");
-                    self.server.drain();
-                    self.stop_at = Some(self.now.plus(DRAIN));
-                }
-                _ => self.stop_at = Some(self.now),
-            }
-        }
     }
 }

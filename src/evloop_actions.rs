@@ -4,6 +4,7 @@ use ibacm_wire::{Gid, datagram};
 
 use super::{Daemon, REOPEN, SHARE};
 use crate::engine::{self, Action, EpId, PortId, Rx};
+use crate::local_service;
 use crate::log;
 use crate::server::ClientId;
 use crate::token::{self, kind};
@@ -14,6 +15,11 @@ impl Daemon {
     pub(super) fn do_actions(&mut self) {
         while let Some(action) = self.engine.next_action() {
             match action {
+                Action::Reply { client, reply } if local_service::is_kernel(client) => {
+                    if let Some(kernel) = &mut self.kernel {
+                        kernel.reply(self.now, client, reply.as_bytes());
+                    }
+                }
                 Action::Reply { client, reply } => {
                     let id = ClientId::new(client.0 as u32, (client.0 >> 32) as u32);
                     self.server.reply(id, reply.as_bytes());

@@ -23,7 +23,15 @@ impl Daemon {
             log!(1, "opened {}", d.name());
             self.add_device(d);
         }
+        if let Some(preload) = self.preload.refresh(&self.engine.port_guids()) {
+            self.engine.set_preload(preload);
+        }
         Ok(self.devices.iter().flatten().count())
+    }
+
+    /// Where paths and addresses are preloaded from, for the ports of devices that are opened from now on.
+    pub fn preload_from(&mut self, source: crate::preload::io::Source) {
+        self.preload = source;
     }
 
     /// The open devices.
@@ -66,6 +74,9 @@ impl Daemon {
                     .find(|(_, at)| **at == (index, place))
                     .and_then(|(id, _)| self.engine.port(*id))
                     .is_some_and(|old| old.gids != info.gids);
+                let active = info.active;
+                let known = self.ports.iter().find(|(_, at)| **at == (index, place)).map(|(id, _)| *id);
+                self.ports_changed |= known.and_then(|id| self.engine.port(id)).is_none_or(|old| old.active != active);
                 let id = self.engine.set_port(self.now, info);
                 self.ports.insert(id, (index, place));
                 if gids_changed {

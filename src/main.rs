@@ -5,6 +5,7 @@ use std::process::ExitCode;
 
 use ibacm::cli::{self, Mode};
 use ibacm::lifecycle::{self, Ready};
+use ibacm::systemd::Environment;
 use ibacm::{log, service};
 
 /// Exit code of a daemon that could not serve.
@@ -33,8 +34,9 @@ fn main() -> ExitCode {
         },
         Mode::Process | Mode::Systemd => Ready::foreground(),
     };
+    let environment = (mode == Mode::Systemd).then(Environment::take);
     lifecycle::tighten_umask();
-    let (mut daemon, _lock) = match service::start(&files) {
+    let mut service = match service::start(&files, environment) {
         Ok(started) => started,
         Err(e) => {
             log!(0, "{e}");
@@ -46,7 +48,7 @@ fn main() -> ExitCode {
         log!(0, "cannot leave the terminal: {e}");
     }
     log!(0, "serving");
-    match daemon.run() {
+    match service.run() {
         Ok(()) => ExitCode::SUCCESS,
         Err(e) => {
             log!(0, "the loop ended: {e}");

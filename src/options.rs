@@ -3,7 +3,7 @@
 //! Pure: [`parse`] takes bytes and gives values and findings; reading the file is [`io`]'s part. Names and keywords
 //! compare without case, of several lines for one option the last good one holds, `provider` lines for a subnet add
 //! up. A line that cannot be used is a [`Finding`] and changes nothing: the default, or an earlier good line, stays.
-//! A good value with something behind it is used, as it always was, with a warning.
+//! A good value with something behind it is used, as it always was, with a warning: `retries 3 times`, `timeout 2000ms`.
 
 pub mod io;
 mod table;
@@ -258,8 +258,15 @@ fn set_option(
     let name = option.name;
     let problem = match values.first() {
         None => String::from("value missing"),
-        Some(value) if (option.set)(options, value).is_none() => format!("bad value {}", quote(value)),
-        Some(_) => return,
+        Some(value) if (option.set)(options, value).is_some() => return,
+        Some(value) => match option.set_leniently(options, value) {
+            Some(taken) => {
+                let (value, taken) = (quote(value), quote(taken));
+                findings.warn(number, format!("{name}: {value}, expected {}; {taken} is used", option.expects));
+                return;
+            }
+            None => format!("bad value {}", quote(value)),
+        },
     };
     findings.warn(number, format!("{name}: {problem}, expected {}; {} stays", option.expects, (option.get)(options)));
 }

@@ -58,6 +58,8 @@ struct Interface {
     due: Option<u64>,
     /// The wait after that.
     wait: u64,
+    /// What sysfs says may be about to change.
+    doubted: bool,
 }
 
 impl Interface {
@@ -77,6 +79,7 @@ impl Interface {
     fn probe(&mut self, now_us: u64) {
         self.due = Some(now_us);
         self.wait = RETRY_US;
+        self.doubted = false;
     }
 }
 
@@ -144,6 +147,7 @@ impl Table {
                     round: self.round,
                     due: Some(now_us),
                     wait: RETRY_US,
+                    doubted: false,
                 },
             );
             return true;
@@ -196,10 +200,12 @@ impl Table {
         }
     }
 
-    /// Sysfs is to be read for all interfaces again.
+    /// Sysfs is to be read for all interfaces again, and not once only: an interface follows its port a little later,
+    /// and the kernel does not tell when.
     pub fn probe_all(&mut self, now_us: u64) {
         for interface in self.interfaces.values_mut() {
             interface.probe(now_us);
+            interface.doubted = true;
         }
     }
 
@@ -226,9 +232,13 @@ impl Table {
         let before = (interface.gid(), interface.pkey());
         interface.sysfs.hardware = found.hardware.or(interface.sysfs.hardware);
         interface.sysfs.pkey = found.pkey.or(interface.sysfs.pkey);
+        if interface.hardware.is_some() && found.hardware.is_some() {
+            // the same address that netlink told, read later
+            interface.hardware = found.hardware;
+        }
         let whole = found.pkey.is_some() && (found.hardware.or(interface.hardware)).is_some();
         interface.due = None;
-        if !whole && interface.wait <= LAST_RETRY_US {
+        if (!whole || interface.doubted) && interface.wait <= LAST_RETRY_US {
             interface.due = Some(now_us.saturating_add(interface.wait));
             interface.wait = interface.wait.saturating_mul(2);
         }

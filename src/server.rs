@@ -105,7 +105,6 @@ pub struct Server {
     buffered: usize,
     /// Connections with replies that their sockets did not take yet.
     unwritten: usize,
-    draining: bool,
     pub(crate) counters: Counters,
     buf: Box<[u8]>,
     out: Vec<u8>,
@@ -131,7 +130,6 @@ impl Server {
             active: 0,
             buffered: 0,
             unwritten: 0,
-            draining: false,
             counters: Counters::default(),
             buf: vec![0; READ_BUFFER].into_boxed_slice(),
             out: Vec::with_capacity(READ_BUFFER),
@@ -169,10 +167,9 @@ impl Server {
 
     /// One turn of one connection.
     fn serve(&mut self, id: ClientId, now_us: u64, svc: &mut impl Service) {
-        let draining = self.draining;
         let Some(conn) = self.slots.get_mut(id) else { return };
         let before = usize::from(conn.in_flight);
-        let after = if draining { conn.drain_turn() } else { conn.turn(id, &mut self.buf, &mut self.out, svc) };
+        let after = conn.turn(id, &mut self.buf, &mut self.out, svc);
         let waiting = usize::from(conn.in_flight);
         let again = after.again && !conn.queued;
         conn.queued |= again;
@@ -307,10 +304,18 @@ impl Server {
         svc.closed(id);
     }
 
-    /// Stops accepting and reading: only what was taken is still answered.
+    /// Stops accepting, and ends the clients' side of every connection: what they have sent by now is still read and
+    /// answered, then the connection is closed. Who sends later gets an error from the system, so that no request is
+    /// taken from a client without an answer.
     pub fn drain(&mut self) {
         self.stop_accepting();
-        self.draining = true;
+        for id in self.slots.ids() {
+            let Some(conn) = self.slots.get_mut(id) else { continue };
+            conn.end_input();
+            if !std::mem::replace(&mut conn.queued, true) {
+                self.again.push_back(id);
+            }
+        }
     }
 
     /// Requests that the service has taken and not answered.
@@ -322,7 +327,7 @@ impl Server {
     /// Whether everything that was taken is answered, and every reply written.
     #[must_use]
     pub fn is_quiet(&self) -> bool {
-        self.active == 0 && self.unwritten == 0
+        self.active == 0 && self.unwritten == 0 && self.again.is_empty()
     }
 
     /// Connections that are open.

@@ -409,17 +409,28 @@ fn a_client_that_leaves_is_forgotten_and_its_replies_ignored() {
 }
 
 #[test]
-fn draining_answers_what_was_taken_and_reads_no_more() {
+fn draining_answers_what_was_sent_and_takes_no_more() {
     let mut bench = Bench::new();
     let (mut client, _) = bench.client();
+    let (mut unread, _) = bench.client();
+    let (mut idle, _) = bench.client();
+    let (mut slow, _) = bench.client();
     client.write_all(&request(88, 1, LATE)).unwrap();
     bench.settle();
-    bench.server.drain();
     client.write_all(&request(88, 2, 0)).unwrap();
+    unread.write_all(&request(88, 3, 0)).unwrap();
+    slow.write_all(&request(88, 4, 0)[..40]).unwrap();
+    bench.server.drain();
+    assert!(!bench.server.is_quiet());
+    assert!(client.write_all(&request(88, 5, 0)).is_err(), "the client is told");
     bench.settle();
     assert!(!bench.server.is_quiet());
+    assert_eq!(tids(&read_some(&mut unread)), [3]);
+    assert!(is_closed(&mut unread) && is_closed(&mut idle) && is_closed(&mut slow));
     bench.answer_all();
     bench.settle();
     assert!(bench.server.is_quiet());
-    assert_eq!(tids(&read_some(&mut client)), [1]);
+    assert_eq!(tids(&read_some(&mut client)), [2, 1]);
+    assert!(is_closed(&mut client));
+    assert_eq!(bench.server.clients(), 0);
 }

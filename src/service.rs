@@ -3,7 +3,8 @@
 use std::fmt;
 use std::fs::File;
 use std::io::{Read, Write};
-use std::path::{Path, PathBuf};
+use std::os::fd::OwnedFd;
+use std::path::Path;
 use std::process::ExitCode;
 
 use mio::Poll;
@@ -11,14 +12,19 @@ use mio::Poll;
 use crate::addr::Addr;
 use crate::addrfile::{self, AddrEntry, AddrName, AddrPkey};
 use crate::cli::Files;
-use crate::device;
 use crate::engine::{Config, Engine, LocalName, PkeyChoice, RouteProt};
-use crate::evloop::{Daemon, Depths};
+use crate::evloop::{Daemon, Depths, Pause};
 use crate::lifecycle::{self, LockFile, Signals};
 use crate::log;
-use crate::options::{self, LoopbackProt, Options, io as files};
+use crate::options::{self, LoopbackProt, Options, ServerMode, io as files};
+use crate::preload;
+use crate::rdma_nl::RdmaNl;
 use crate::rtnl::{self, Rtnl};
 use crate::server::{Limits, Server};
+use crate::systemd::{Environment, Manager, Sockets};
+
+#[path = "service_reload.rs"]
+mod reload;
 
 /// Where sockets and port files are published.
 const RUN_DIR: &str = "/run";
@@ -43,9 +49,55 @@ fn because<E: fmt::Display>(what: &str) -> impl FnOnce(E) -> StartError {
     move |e| StartError(format!("{what}: {e}"))
 }
 
+/// A service that runs.
+pub struct Service {
+    daemon: Daemon,
+    files: Files,
+    options: Options,
+    /// Sends that a queue of an endpoint takes.
+    slots: usize,
+    /// There is no address file: names are made from the host's.
+    from_host: bool,
+    /// Device and port that have the host's own name.
+    named: Option<(Vec<u8>, u8)>,
+    _lock: LockFile,
+}
+
+impl Service {
+    /// Serves until a signal ends it.
+    ///
+    /// # Errors
+    /// The system refuses to wait for events.
+    pub fn run(&mut self) -> std::io::Result<()> {
+        self.daemon.ready();
+        loop {
+            match self.daemon.run()? {
+                Pause::End => return Ok(()),
+                Pause::Reload => self.reload(),
+                Pause::Ports => self.ports_changed(),
+            }
+        }
+    }
+}
+
 /// Does everything up to the first turn of the loop. Nothing that another instance owns is touched: the lock comes
-/// before the socket, and a socket that somebody serves is left alone.
-pub fn start(files: &Files) -> Result<(Daemon, LockFile), StartError> {
+/// before the socket, and a socket that somebody serves is left alone. `systemd` is what systemd has said, where the
+/// service runs under it.
+pub fn start(files: &Files, mut systemd: Option<Environment>) -> Result<Service, StartError> {
+    let mut manager = systemd.as_ref().map_or_else(Manager::none, Environment::manager);
+    match begin(files, systemd.as_mut()) {
+        Ok(mut service) => {
+            service.daemon.set_manager(manager);
+            Ok(service)
+        }
+        Err(e) => {
+            manager.failed(&e.0);
+            Err(e)
+        }
+    }
+}
+
+fn begin(files: &Files, systemd: Option<&mut Environment>) -> Result<Service, StartError> {
     let loaded = files::load(&files.opts).map_err(|e| {
         // the log's place is in the file that cannot be read; the usual one is the best guess
         let _ = log::configure(&Options::default().log_file, 0);
@@ -53,13 +105,16 @@ pub fn start(files: &Files) -> Result<(Daemon, LockFile), StartError> {
     })?;
     let options = loaded.options;
     log::configure(&options.log_file, options.log_level).map_err(|e| StartError(e.to_string()))?;
+    let managed = systemd.is_some();
+    let sockets = match systemd {
+        Some(environment) => environment.sockets().map_err(|e| StartError(e.to_string()))?,
+        None => Sockets::default(),
+    };
     let lock = LockFile::acquire(&options.lock_file).map_err(|e| StartError(e.to_string()))?;
     for finding in &loaded.findings {
         log!(0, "{finding}");
     }
-    for line in options.render() {
-        log!(1, "{line}");
-    }
+    log_options(&options);
     crate::umad::set_debug_level(i32::from(options.umad_debug_level));
     if let Err(e) = lifecycle::raise_open_files() {
         log!(0, "cannot raise the limit of open files: {e}");
@@ -75,20 +130,72 @@ pub fn start(files: &Files) -> Result<(Daemon, LockFile), StartError> {
         }
     };
     let engine = Engine::new(config(&options), secret()?);
-    let depths = Depths {
-        recv: options.recv_depth as usize,
-        send: (options.resolve_depth + options.send_depth) as usize + SPARE_SENDS,
-    };
+    let slots = send_slots(&options);
+    let depths = Depths { recv: options.recv_depth as usize, send: slots };
     let mut daemon =
         Daemon::new(poll, engine, server, rtnl, signals, depths).map_err(because("cannot start the loop"))?;
-    let found = daemon.open_devices().map_err(because("cannot list InfiniBand devices"))?;
-    if found == 0 {
-        return Err(StartError("no InfiniBand device with an InfiniBand port is there".to_owned()));
-    }
-    let entries = addr_entries(&files.addr, options.support_ips_in_addr_cfg, &daemon)?;
+    daemon.preload_from(preload::io::Source::new(&options));
+    open_devices(&mut daemon, managed || options.wait_for_device)?;
+    let files = files.clone();
+    let mut service = Service { daemon, files, options, slots, from_host: false, named: None, _lock: lock };
+    let entries = service.names()?;
+    let Service { daemon, options, .. } = &mut service;
     daemon.engine().set_names(entries.into_iter().map(local_name).collect());
-    daemon.listen(&PathBuf::from(RUN_DIR), &options).map_err(StartError)?;
-    Ok((daemon, lock))
+    serve_kernel(daemon, sockets.netlink);
+    listen(daemon, options, managed, sockets.stream)?;
+    Ok(service)
+}
+
+/// Opens the devices that there are. None is an error unless the service is to wait for one.
+fn open_devices(daemon: &mut Daemon, wait: bool) -> Result<(), StartError> {
+    let none = match daemon.open_devices() {
+        Ok(0) => StartError("no InfiniBand device with an InfiniBand port is there".to_owned()),
+        Ok(_) => return Ok(()),
+        Err(e) => because("cannot list InfiniBand devices")(e),
+    };
+    if !wait {
+        return Err(none);
+    }
+    log!(0, "{none}: waiting for one");
+    Ok(())
+}
+
+/// Opens the way for clients: the socket that was handed over, or one of our own.
+fn listen(daemon: &mut Daemon, options: &Options, managed: bool, inherited: Option<OwnedFd>) -> Result<(), StartError> {
+    let dir = Path::new(RUN_DIR);
+    let mut mode = options.server_mode;
+    if managed && mode != ServerMode::Unix {
+        log!(0, "server_mode is unix under systemd, whatever the options say");
+        mode = ServerMode::Unix;
+    }
+    let Some(socket) = inherited else {
+        return daemon.listen(dir, &Options { server_mode: mode, ..options.clone() }).map_err(StartError);
+    };
+    if options.acme_plus_kernel_only {
+        log!(0, "acme_plus_kernel_only does not hold: the names of the socket are those of its unit");
+    }
+    daemon.adopt(dir, socket).map_err(StartError)
+}
+
+fn log_options(options: &Options) {
+    for line in options.render() {
+        log!(1, "{line}");
+    }
+}
+
+/// Sends that an endpoint's queue has to take.
+fn send_slots(options: &Options) -> usize {
+    (options.resolve_depth + options.send_depth) as usize + SPARE_SENDS
+}
+
+/// Opens the way to the kernel's local service. Kernels without RDMA have none, and who has none is served all the same.
+/// `inherited` is the socket that was handed over, which may hold questions already.
+fn serve_kernel(daemon: &mut Daemon, inherited: Option<OwnedFd>) {
+    match inherited.map_or_else(RdmaNl::open, RdmaNl::adopt).and_then(|socket| daemon.serve_kernel(socket)) {
+        Ok(()) => {}
+        Err(e) if e.raw_os_error() == Some(libc::EPROTONOSUPPORT) => log!(1, "the kernel asks nobody for paths: {e}"),
+        Err(e) => log!(0, "cannot answer the kernel's questions: {e}"),
+    }
 }
 
 /// The engine's part of the options.
@@ -123,21 +230,17 @@ fn secret() -> Result<(u64, u64), StartError> {
     Ok((a, c))
 }
 
-/// The lines of the address file; of a host without one, names made from its host name.
-fn addr_entries(path: &Path, allow_ip: bool, daemon: &Daemon) -> Result<Vec<AddrEntry>, StartError> {
+/// The lines of the address file; `None` where there is no such file.
+fn addr_entries(path: &Path, allow_ip: bool) -> Result<Option<Vec<AddrEntry>>, StartError> {
     match files::read(path).map_err(|e| StartError(e.to_string()))? {
         Some(bytes) => {
             let (entries, findings) = addrfile::parse(&bytes, &path.display().to_string(), allow_ip);
             for finding in &findings {
                 log!(0, "{finding}");
             }
-            Ok(entries)
+            Ok(Some(entries))
         }
-        None => {
-            log!(1, "{} is not there: names are made from the host name", path.display());
-            let host = lifecycle::hostname().unwrap_or_default();
-            Ok(addrfile::default_entries(&host, &device::ib_ports(daemon.devices())))
-        }
+        None => Ok(None),
     }
 }
 
@@ -165,7 +268,9 @@ pub fn check_config(paths: &Files) -> ExitCode {
         Ok(loaded) => {
             loaded.options.render().into_iter().for_each(&mut say);
             problems += loaded.findings.len();
-            loaded.findings.iter().for_each(|f| say(f.to_string()));
+            let preloaded = preload::io::Source::new(&loaded.options).check();
+            problems += preloaded.len();
+            loaded.findings.iter().map(ToString::to_string).chain(preloaded).for_each(&mut say);
             loaded.options.support_ips_in_addr_cfg
         }
         Err(e) => {

@@ -38,6 +38,12 @@ impl Slots {
         self.slots.len() - self.free.len()
     }
 
+    /// Of all connections.
+    pub fn ids(&self) -> Vec<ClientId> {
+        let ids = (0u32..).zip(&self.slots).filter(|(_, slot)| slot.conn.is_some());
+        ids.map(|(index, slot)| ClientId { index, generation: slot.generation }).collect()
+    }
+
     pub fn insert(&mut self, conn: Conn) -> ClientId {
         if let Some(index) = self.free.pop()
             && let Some(slot) = self.slots.get_mut(index as usize)

@@ -47,6 +47,12 @@ pub fn send(fd: BorrowedFd<'_>, bytes: &[u8]) -> io::Result<usize> {
     })
 }
 
+/// Ends what comes in on a stream: the other side cannot send any more, what it has sent stays.
+pub fn end_input(fd: BorrowedFd<'_>) -> io::Result<()> {
+    // SAFETY: no memory is passed.
+    check(unsafe { libc::shutdown(fd.as_raw_fd(), libc::SHUT_RD) }).map(drop)
+}
+
 /// Accepts one connection; it is non-blocking and closed on exec.
 pub fn accept(fd: BorrowedFd<'_>) -> io::Result<OwnedFd> {
     let new = retry(|| {

@@ -28,6 +28,8 @@ use datagram::GRH;
 use slots::{Depths, HandleCache, HandleId, Slots};
 
 const RECV_SLOT: usize = GRH + PAYLOAD;
+/// Where the rest of longer datagrams goes, one place for all: up to the largest MTU (IBA 5.2).
+const SPILL: usize = 4096 - PAYLOAD;
 /// Address handles kept per endpoint.
 const HANDLES: usize = 256;
 /// Completions taken from the queue at a time.
@@ -129,7 +131,7 @@ impl UdEndpoint {
     fn build(device: &UdDevice, cookie: u64, setup: &QpSetup, depths: Depths) -> io::Result<UdEndpoint> {
         let (pd, channel) = (Rc::clone(&device.pd), Rc::clone(&device.channel));
         let cq = Cq::new(channel, cookie, depths.recv + depths.send)?;
-        let recv = Mr::new(Rc::clone(&pd), depths.recv as usize * RECV_SLOT)?;
+        let recv = Mr::new(Rc::clone(&pd), depths.recv as usize * RECV_SLOT + SPILL)?;
         let send = Mr::new(Rc::clone(&pd), depths.send as usize * PAYLOAD)?;
         let qp = Qp::new(Rc::clone(&pd), Rc::clone(&cq), recv, send, setup)?;
         let endpoint = UdEndpoint {
@@ -158,7 +160,8 @@ impl UdEndpoint {
             // Ids are below the depth; a wrong one is refused as out of the buffer.
             *receive = (id, usize::try_from(id).unwrap_or(usize::MAX).saturating_mul(RECV_SLOT));
         }
-        self.qp.post_recv(&receives[..ids.len().min(BATCH)], RECV_SLOT)
+        let spill = (self.depths.recv as usize * RECV_SLOT, SPILL);
+        self.qp.post_recv(&receives[..ids.len().min(BATCH)], RECV_SLOT, spill)
     }
 
     /// The QP's number.
@@ -314,7 +317,7 @@ impl UdEndpoint {
         Ok(())
     }
 
-    /// A received datagram; none if its length is impossible.
+    /// A received datagram; none if its length is that of no message.
     fn received(&self, wc: &ffi::ibv_wc) -> Option<Recv<'_>> {
         let length = usize::try_from(wc.byte_len).ok().filter(|n| (GRH..=RECV_SLOT).contains(n))?;
         let offset = usize::try_from(wc.wr_id).ok()?.checked_mul(RECV_SLOT)?;

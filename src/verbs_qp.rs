@@ -48,7 +48,7 @@ impl Qp {
         init.recv_cq = cq.raw.as_ptr();
         init.cap.max_recv_wr = setup.recv_depth;
         init.cap.max_send_wr = setup.send_depth;
-        init.cap.max_recv_sge = 1;
+        init.cap.max_recv_sge = 2;
         init.cap.max_send_sge = 1;
         init.qp_type = ffi::IBV_QPT_UD;
         init.sq_sig_all = 1;
@@ -148,22 +148,26 @@ impl Qp {
 
     /// Posts receives of `length` bytes each, given as (work request id, offset in the receive
     /// buffer), at most [`Qp::MAX_BATCH`] (EINVAL). After an error some of them may be posted.
-    pub fn post_recv(&self, receives: &[(u64, usize)], length: usize) -> io::Result<()> {
+    ///
+    /// What is longer than that goes to the part of the buffer that `spill` names (offset and
+    /// length), the same for all: a datagram that doesn't fit would end the QP.
+    pub fn post_recv(&self, receives: &[(u64, usize)], length: usize, spill: (usize, usize)) -> io::Result<()> {
         let what = || format!("ibv_post_recv on {}", self.name);
         if receives.len() > Qp::MAX_BATCH {
             return Err(failed(what(), libc::EINVAL));
         }
         // SAFETY: integers, for which zero is valid.
-        let mut sges: [ffi::ibv_sge; Qp::MAX_BATCH] = unsafe { mem::zeroed() };
+        let mut sges: [[ffi::ibv_sge; 2]; Qp::MAX_BATCH] = unsafe { mem::zeroed() };
         // SAFETY: integers and pointers, for which zero is valid.
         let mut requests: [ffi::ibv_recv_wr; Qp::MAX_BATCH] = unsafe { mem::zeroed() };
         let mut next: *mut ffi::ibv_recv_wr = ptr::null_mut();
         // From the last to the first, as each one points to the one after it.
         for ((&(id, offset), sge), request) in receives.iter().zip(&mut sges).zip(&mut requests).rev() {
-            *sge = self.recv.sge(offset, length).ok_or_else(|| failed(what(), libc::EINVAL))?;
+            let sge_of = |(offset, length)| self.recv.sge(offset, length).ok_or_else(|| failed(what(), libc::EINVAL));
+            *sge = [sge_of((offset, length))?, sge_of(spill)?];
             request.wr_id = id;
-            request.sg_list = sge;
-            request.num_sge = 1;
+            request.sg_list = sge.as_mut_ptr();
+            request.num_sge = 2;
             request.next = next;
             next = request;
         }

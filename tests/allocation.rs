@@ -9,9 +9,9 @@ use std::net::IpAddr;
 use std::os::unix::net::UnixStream;
 use std::time::Duration;
 
+use ibacm::addr::Addr;
 use ibacm::engine::{self, Action, Config, Engine, LocalName, PkeyChoice, PortInfo, SystemAddr, Unroutable};
 use ibacm::server::{ClientId, Limits, Outcome, Ready, Server, Service};
-use ibacm::addr::Addr;
 use ibacm::time::Time;
 use ibacm_wire::Gid;
 use ibacm_wire::client::{EP_FLAG_DEST, EP_FLAG_SOURCE, Entry, TYPE_IP, TYPE_NAME, resolve_request};
@@ -131,7 +131,8 @@ impl Resolving {
         }]);
         let (gids, pkeys) = (vec![gid], vec![0xffff]);
         let device = "mlx5_0".into();
-        engine.set_port(Time(0), PortInfo { device, port: 1, active: true, lid: 3, gids, pkeys, ..PortInfo::default() });
+        engine
+            .set_port(Time(0), PortInfo { device, port: 1, active: true, lid: 3, gids, pkeys, ..PortInfo::default() });
         while let Some(action) = engine.next_action() {
             if let Action::Open { ep, .. } = action {
                 engine.endpoint_opened(Time(0), ep, 5);

@@ -5,7 +5,7 @@ mod util;
 use ibacm_wire::client::{EP_FLAG_DEST, EP_FLAG_SOURCE, Entry, FLAG_QUERY_SA};
 use ibacm_wire::{Gid, PathRecord};
 use util::client::{between, ip, name, to_gid, to_lid};
-use util::{Client, Daemon, Lab, Program, Shared};
+use util::{Client, Daemon, Lab, PATIENCE, Program, Shared, wait_for};
 
 static SUBNET: Shared = Shared::new(|o| o.hosts = 4);
 
@@ -105,7 +105,8 @@ fn both_answer_alike(options: &str) {
     let ours = answers(&lab, options, Program::Ours);
     let stock = answers(&lab, options, Program::Stock);
     let differ = ours.iter().zip(&stock).filter(|(ours, stock)| ours != stock);
-    let differ: Vec<String> = differ.map(|((what, a), (_, b))| format!("{what}:\nours  {a:02x?}\nstock {b:02x?}")).collect();
+    let differ: Vec<String> =
+        differ.map(|((what, a), (_, b))| format!("{what}:\nours  {a:02x?}\nstock {b:02x?}")).collect();
     assert!(differ.is_empty(), "{options}{}", differ.join("\n"));
 }
 
@@ -117,6 +118,51 @@ fn both_answer_alike_with_routes_of_the_sa() {
 #[test]
 fn both_answer_alike_with_routes_of_the_group() {
     both_answer_alike("route_prot acm\ntimeout 300\n");
+}
+
+#[test]
+fn both_answer_alike_without_loopback() {
+    both_answer_alike("route_prot sa\nloopback_prot none\ntimeout 300\n");
+    both_answer_alike("route_prot acm\nloopback_prot none\ntimeout 300\n");
+}
+
+/// Options with which a port joins a slow group that everybody is in, and one of its own speed.
+const TWO_GROUPS: &str = "route_prot acm\nmin_mtu 1024\nmin_rate 2.5\ntimeout 300\n";
+
+#[test]
+fn both_answer_alike_with_two_groups() {
+    both_answer_alike(TWO_GROUPS);
+}
+
+#[test]
+fn the_best_group_of_both_sides_is_chosen() {
+    let lab = SUBNET.enter();
+    // A port of half the packet size, and one of a quarter of the speed.
+    lab.inject("port H3 mtu=3").unwrap();
+    lab.inject("port H4 width=1").unwrap();
+    let mut compared = Vec::new();
+    for programs in [PROGRAMS, [Program::Stock, Program::Ours, Program::Stock, Program::Ours]] {
+        let _daemons: [Daemon; 4] = std::array::from_fn(|i| lab.start(programs[i], HOSTS[i], TWO_GROUPS));
+        for host in HOSTS {
+            let joined = wait_for(PATIENCE, || (lab.port(host).ok()?.joined.len() >= 2).then_some(()));
+            assert!(joined.is_some(), "{host} joins {:x?}", lab.port(host).unwrap().joined);
+        }
+        let mut client = Client::connect(&lab, "H1");
+        let mut back: Vec<Client> = HOSTS.iter().map(|h| Client::connect(&lab, h)).collect();
+        // The slow group is (1024 bytes, 2.5 Gb/s); the ports' own are (2048, 10), (1024, 10) and (2048, 2.5).
+        for (number, mtu, rate) in [(2, 4, 3), (3, 3, 2), (4, 3, 2)] {
+            let (here, there) = ("10.77.0.1", format!("10.77.0.{number}"));
+            let path = client.resolve(&between(here, &there)).path();
+            assert_eq!((path.mtu() & 0x3f, path.rate() & 0x3f), (mtu, rate), "H1 to H{number}, {programs:?}");
+            let other = back[number - 1].resolve(&between(&there, here)).path();
+            assert_eq!((other.mtu(), other.rate()), (path.mtu(), path.rate()), "H{number} to H1, {programs:?}");
+            compared.push(path);
+        }
+    }
+    assert_eq!(compared[..3], compared[3..], "ours and then the other");
+    for host in ["H3", "H4"] {
+        lab.inject(&format!("port-reset {host}")).unwrap();
+    }
 }
 
 #[test]

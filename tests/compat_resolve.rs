@@ -180,6 +180,12 @@ fn own_addresses_need_no_fabric() {
     assert_eq!(reply.entries()[1].kind, TYPE_NAME);
     assert_eq!(lab.sniffed(Some("H1"), begin).unwrap(), []);
     assert_eq!(lab.path_queries("H1"), 0);
+    // Such a record is right in the SA's eyes, too, and so is what the SA says itself of such a path.
+    let lid = one.lid.to_string();
+    for arguments in [["-f", "i", "-d", "10.77.0.1", "-v"], ["-f", "l", "-d", &lid, "-v"]] {
+        let said = lab.acme("H1", &arguments);
+        assert!(said.contains("SA verification: success"), "{said}");
+    }
 }
 
 #[test]

@@ -9,7 +9,7 @@ use std::io::{Read as _, Write as _};
 use std::time::{Duration, Instant};
 
 use ibacm_wire::client::{EP_FLAG_DEST, EP_FLAG_SOURCE, FLAG_NODELAY, Status, resolve_request};
-use rob::{Running, code, descriptors, enter, idle_second, memory, status};
+use rob::{Running, code, descriptors, enter, idle_second, memory, settles, status};
 use util::client::{between, ip};
 use util::{Client, Lab, PATIENCE, Program, Shared, wait_for};
 
@@ -31,12 +31,6 @@ fn others_are_served(lab: &Lab<'_>) {
     let begin = Instant::now();
     Client::connect(lab, "H1").resolve(&own()).path();
     assert!(begin.elapsed() < Duration::from_millis(500), "{:?}", begin.elapsed());
-}
-
-/// Waits until a process has no more descriptors than this.
-fn settles(pid: u32, most: usize) {
-    let settled = wait_for(PATIENCE, || (descriptors(pid) <= most).then_some(()));
-    assert!(settled.is_some(), "{} descriptors, {most} before", descriptors(pid));
 }
 
 #[test]
@@ -249,7 +243,10 @@ fn made_up_destinations_use_bounded_memory() {
             let absent = format!("10.77.{}.{}", 2 + (n >> 8) % 250, n & 0xff);
             let entries = match n % 2 {
                 0 => [ip(EP_FLAG_SOURCE, "10.77.0.1"), ip(EP_FLAG_DEST | FLAG_NODELAY, &absent)],
-                _ => [ip(EP_FLAG_SOURCE, "10.77.0.1"), ip(EP_FLAG_DEST | FLAG_NODELAY, &format!("fd77::{n:x}:9"))],
+                _ => [
+                    ip(EP_FLAG_SOURCE, "10.77.0.1"),
+                    ip(EP_FLAG_DEST | FLAG_NODELAY, &format!("fd77::{:x}:{:x}:9", n >> 16, n & 0xffff)),
+                ],
             };
             let got = status(&mut client, &entries);
             assert!(got == code(Status::Enodata) || got == code(Status::Enomem), "{got}");

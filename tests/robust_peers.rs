@@ -16,6 +16,7 @@ static LAB: Shared = Shared::new(|o| o.hosts = 3);
 
 const BOTH: [Program; 2] = [Program::Ours, Program::Stock];
 
+#[track_caller]
 fn resolves(lab: &Lab<'_>, host: &str, question: &[Entry], to: &str) {
     let path = Client::connect(lab, host).resolve(question).path();
     let wanted = lab.port(to).unwrap();
@@ -74,8 +75,14 @@ fn an_address_that_moved_to_another_host() {
         let _new = lab.start(owner, "H3", "");
         resolves(&lab, "H1", &between("10.77.0.1", "10.77.5.2"), "H3");
         // The new owner is heard of: what was known of the old one is void.
-        resolves(&lab, "H3", &between("10.77.5.1", "10.77.0.1"), "H1");
-        resolves(&lab, "H1", &between("10.77.0.1", "10.77.5.1"), "H3");
+        let mut announces = Client::connect(&lab, "H3");
+        announces.ask(&between("10.77.5.1", "10.77.9.9"));
+        let wanted = lab.port("H3").unwrap().lid;
+        let follows = wait_for(PATIENCE, || {
+            let path = Client::connect(&lab, "H1").resolve(&between("10.77.0.1", "10.77.5.1")).path();
+            (path.dlid() == wanted).then_some(())
+        });
+        assert!(follows.is_some(), "{owner:?}");
         let mut client = Client::connect(&lab, "H1");
         let gone = status(&mut client, &between("10.77.0.1", "10.77.5.3"));
         assert_eq!(gone, code(Status::Etimedout), "the old owner does not answer for it any more");
@@ -113,7 +120,8 @@ fn whoever_waits_is_served_when_the_peer_is_heard_of() {
         waiting.ask(&between("10.77.0.1", "10.77.0.2"));
         assert!(waiting.is_silent(Duration::from_millis(100)), "its question is lost");
         // The peer asks for somebody else, in its own name.
-        Client::connect(&lab, "H2").ask(&between("10.77.0.2", "10.77.9.9"));
+        let mut announces = Client::connect(&lab, "H2");
+        announces.ask(&between("10.77.0.2", "10.77.9.9"));
         assert_eq!(waiting.recv().expect("an answer").path().dlid(), lab.port("H2").unwrap().lid);
         assert!(begin.elapsed() < Duration::from_secs(1), "{:?}", begin.elapsed());
         lab.inject("clear").unwrap();

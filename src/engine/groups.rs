@@ -21,6 +21,33 @@ const RETRY_MAX: Duration = Duration::from_secs(60);
 impl Engine {
     /// Decides on the endpoint's groups and joins them all.
     pub(super) fn join_all(&mut self, now: Time, ep: EpId) {
+        self.eps[ep.0 as usize].groups = self.wanted_groups(ep);
+        self.rejoin(now, ep);
+    }
+
+    /// Decides on the groups anew; memberships that are still wanted are used until the new joins are answered.
+    pub(super) fn join_others(&mut self, now: Time, ep: EpId) {
+        let mut groups = self.wanted_groups(ep);
+        let old = std::mem::take(&mut self.eps[ep.0 as usize].groups);
+        for g in &mut groups {
+            g.joined = old.iter().find(|o| o.mgid == g.mgid).and_then(|o| o.joined);
+        }
+        // only the first group is attached to
+        let first = |groups: &[Group]| groups.first().and_then(|g| g.joined.map(|j| (g.mgid, j.mlid)));
+        let (left, taken) = (first(&old), first(&groups));
+        if left != taken {
+            if let Some((mgid, mlid)) = left {
+                self.actions.push_back(Action::Detach { ep, mgid, mlid });
+            }
+            if let Some((mgid, mlid)) = taken {
+                self.actions.push_back(Action::Attach { ep, mgid, mlid });
+            }
+        }
+        self.eps[ep.0 as usize].groups = groups;
+        self.rejoin(now, ep);
+    }
+
+    fn wanted_groups(&self, ep: EpId) -> Vec<Group> {
         let (info, pkey) = (self.info(ep), self.eps[ep.0 as usize].pkey);
         let mut classes = vec![(self.config.min_rate, self.config.min_mtu)];
         let own = (info.rate, info.mtu);
@@ -37,8 +64,7 @@ impl Engine {
             failures: 0,
             refused: false,
         });
-        self.eps[ep.0 as usize].groups = groups.collect();
-        self.rejoin(now, ep);
+        groups.collect()
     }
 
     /// Joins the endpoint's groups (again); until the answers come the old memberships are used.

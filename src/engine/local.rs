@@ -172,8 +172,10 @@ impl Engine {
 
     /// What was known of an address as somebody else's is void once it is an own one.
     fn disown(&mut self, ep: EpId, addr: &Addr) {
-        let cache = &mut self.eps[ep.0 as usize].cache;
-        if let Some(d) = cache.find(addr).and_then(|id| cache.get_mut(id))
+        let e = &mut self.eps[ep.0 as usize];
+        let Some(id) = e.cache.find(addr) else { return };
+        e.cache.demote(id, e.pending.contains_key(&id));
+        if let Some(d) = e.cache.get_mut(id)
             && d.is_learned()
             && matches!(d.state, State::Ready | State::AddrResolved)
         {
@@ -190,9 +192,10 @@ impl Engine {
         let addrs: Vec<Addr> = self.eps[ep.0 as usize].addrs.iter().flatten().map(|a| a.addr).collect();
         for addr in addrs {
             let known = self.eps[ep.0 as usize].cache.find(&addr);
-            let learned = |e: &Engine, id| e.eps[ep.0 as usize].cache.get(id).is_some_and(|d| d.is_learned());
+            let foreign =
+                |e: &Engine, id| e.eps[ep.0 as usize].cache.get(id).is_some_and(|d| d.origin != Origin::Local);
             let id = match known {
-                Some(id) if learned(self, id) => {
+                Some(id) if foreign(self, id) => {
                     // it was somebody else's; whoever waits for it gets the own one
                     let pending = self.take_pending(ep, id);
                     let cache = &mut self.eps[ep.0 as usize].cache;
@@ -210,6 +213,17 @@ impl Engine {
             if let Some(id) = id {
                 self.set_ready(ep, id, &path);
             }
+        }
+    }
+
+    /// Own addresses resolve from what is known locally from now on, or they do no longer.
+    pub(super) fn loopback_changed(&mut self, ep: EpId) {
+        if self.config.loopback_local {
+            return self.write_loopbacks(ep);
+        }
+        let addrs: Vec<Addr> = self.eps[ep.0 as usize].addrs.iter().flatten().map(|a| a.addr).collect();
+        for addr in addrs {
+            self.forget_local(ep, &addr);
         }
     }
 

@@ -67,7 +67,10 @@ impl Engine {
         if e.has_addr(&from) {
             return Err("it claims an own address");
         }
-        let dest = match e.cache.find(&from) {
+        let known = e.cache.find(&from);
+        let known = self.preloaded_dest(now, ep, known, &from);
+        let e = &mut self.eps[ep.0 as usize];
+        let dest = match known {
             Some(id) => id,
             None => e.cache.insert(&from, Origin::Learned, true).ok_or("the table is full")?,
         };

@@ -87,6 +87,8 @@ impl PortInfo {
 
 pub(super) struct Port {
     pub info: PortInfo,
+    /// When it was first active.
+    pub up_since: Option<Time>,
     pub sa: SaClient<SaWho>,
 }
 
@@ -98,12 +100,17 @@ impl Engine {
         let Some(i) = known else {
             let sa = SaClient::new(self.config.sa(), &mut self.rng);
             let id = PortId(self.ports.len() as u32);
-            self.ports.push(Port { info, sa });
+            let up_since = info.active.then_some(now);
+            self.ports.push(Port { info, up_since, sa });
             self.refresh();
+            self.say_preloaded(id);
             return id;
         };
         let id = PortId(i as u32);
         let old = std::mem::replace(&mut self.ports[i].info, info);
+        if self.ports[i].info.active {
+            self.ports[i].up_since.get_or_insert(now);
+        }
         let new = &self.ports[i].info;
         let stays = old.active && new.active;
         let moved = stays && (old.lid != new.lid || old.lmc != new.lmc || old.gid() != new.gid());
@@ -121,6 +128,9 @@ impl Engine {
             self.eps.iter_mut().filter(|e| e.port == id).for_each(|e| e.arp.set_config(config));
         }
         self.refresh();
+        if moved || !stays {
+            self.say_preloaded(id);
+        }
         if moved {
             for ep in self.port_eps(id) {
                 self.doubt_paths(ep);
@@ -263,7 +273,7 @@ impl Engine {
     }
 
     /// Cached paths are asked for again when they are next used; own addresses are written anew.
-    fn doubt_paths(&mut self, ep: EpId) {
+    pub(super) fn doubt_paths(&mut self, ep: EpId) {
         for d in self.eps[ep.0 as usize].cache.iter_mut().filter(|d| d.is_learned()) {
             d.epoch = d.epoch.wrapping_add(1);
             if d.state == State::Ready {
@@ -271,6 +281,7 @@ impl Engine {
                 d.state = if d.peer.qpn == 0 || asked_by_path { State::Init } else { State::AddrResolved };
             }
         }
+        self.doubt_preloaded(ep);
         self.write_loopbacks(ep);
     }
 

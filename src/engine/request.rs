@@ -265,6 +265,12 @@ impl Engine {
         question.set_preference(0);
         question.0[58..].fill(0);
         question.set_reversible_numpath(question.reversible_numpath() & ibacm_wire::path::REVERSIBLE);
+        if let Some(path) = self.preloaded_answer(now, ep, &question) {
+            self.eps[ep.0 as usize].counters[Counter::Resolve as usize] += 1;
+            self.count(Some(ep), Counter::RouteCache);
+            out.extend_from_slice(path_reply(tid, &path, None).as_bytes());
+            return Ok(Outcome::Replied);
+        }
         let dest = Addr::path(&question);
         let id = self.eps[ep.0 as usize].cache.find(&dest);
         let nodelay = entry.flags & FLAG_NODELAY != 0;
@@ -286,6 +292,7 @@ impl Engine {
     ) -> Result<Outcome, (Option<EpId>, Status)> {
         self.eps[ep.0 as usize].counters[Counter::Resolve as usize] += 1;
         let fail = |status| (Some(ep), status);
+        let known = self.preloaded_dest(now, ep, known, dest);
         let e = &mut self.eps[ep.0 as usize];
         let id = match known {
             Some(id) => id,

@@ -141,7 +141,10 @@ impl Engine {
 
     /// The peer of `dest` is known: takes the step from there to the path.
     pub(super) fn route(&mut self, now: Time, ep: EpId, dest: DestId) -> Result<(), Status> {
+        // of a preloaded address nothing but the GID is known until its peer is heard of
+        let heard = self.eps[ep.0 as usize].cache.get(dest).is_some_and(|d| d.peer.lid != 0);
         match self.config.route_prot {
+            RouteProt::Acm if !heard => self.ask_route(now, ep, dest),
             RouteProt::Sa => self.ask_route(now, ep, dest),
             RouteProt::Acm => {
                 let info = self.info(ep);

@@ -24,6 +24,8 @@ pub(super) struct OptionRow {
     pub(super) set: fn(&mut Options, &[u8]) -> Option<()>,
     /// Its value as it would stand in the file.
     pub(super) get: fn(&Options) -> String,
+    /// What is taken for a number above the largest; without it such a number is a bad value.
+    pub(super) most: Option<&'static str>,
 }
 
 /// A row whose field holds what `$parse` gives.
@@ -37,6 +39,7 @@ macro_rules! row {
                 Some(())
             },
             get: |options| $show(&options.$field),
+            most: None,
         }
     };
 }
@@ -45,6 +48,13 @@ macro_rules! row {
 macro_rules! number_row {
     ($field:ident, $range:expr, $expects:expr) => {
         row!($field, $expects, |value| number(value, $range)?.try_into().ok(), ToString::to_string)
+    };
+}
+
+/// A row for a level, of which there are 0 to 2 and always could be asked for more.
+macro_rules! level_row {
+    ($field:ident) => {
+        OptionRow { most: Some("2"), ..number_row!($field, 0..=2, "0 to 2") }
     };
 }
 
@@ -69,11 +79,27 @@ macro_rules! bool_row {
     };
 }
 
+impl OptionRow {
+    /// Sets it as the deployed service would have, where the value is not a good one as it stands: from the digits that
+    /// it starts with (`2000ms`), or from the largest number. Gives what was taken.
+    pub(super) fn set_leniently<'a>(&self, options: &mut Options, value: &'a [u8]) -> Option<&'a [u8]> {
+        let sign = usize::from(value.first().is_some_and(|b| matches!(b, b'+' | b'-')));
+        let digits = value[sign..].iter().take_while(|b| b.is_ascii_digit()).count();
+        let start = &value[..sign + digits];
+        if start.len() < value.len() && (self.set)(options, start).is_some() {
+            return Some(start);
+        }
+        let above = digits > 0 && value[0] != b'-' && !value[sign..][..digits].iter().all(|&b| b == b'0');
+        let most = self.most.filter(|_| above)?.as_bytes();
+        (self.set)(options, most).map(|()| most)
+    }
+}
+
 /// Every option but `provider`, in the order in which they are shown.
 pub(super) static TABLE: &[OptionRow] = &[
     row!(log_file, "stdout, stderr, syslog or a path", log_target, show_log_target),
-    number_row!(log_level, 0..=2, "0 to 2"),
-    number_row!(umad_debug_level, 0..=2, "0 to 2"),
+    level_row!(log_level),
+    level_row!(umad_debug_level),
     path_row!(lock_file),
     number_row!(server_port, 1..=65_535, "1 to 65535"),
     keyword_row!(
@@ -150,10 +176,11 @@ fn show_keyword<T: PartialEq>(held: &T, words: &[(&str, T)]) -> String {
     words.iter().find(|(_, meaning)| meaning == held).map_or("?", |&(word, _)| word).to_owned()
 }
 
-/// Words, and numbers as they always were: any but 0 is yes.
+/// Words, and numbers as they always were: any but 0 is yes, and `0x` is taken.
 fn boolean(value: &[u8]) -> Option<bool> {
     let words = [("yes", true), ("no", false), ("true", true), ("false", false), ("on", true), ("off", false)];
-    keyword(value, &words).or_else(|| number(value, i64::MIN..=i64::MAX).map(|number| number != 0))
+    let signed = || number(value, i64::MIN..=i64::MAX).map(|number| number != 0);
+    keyword(value, &words).or_else(signed).or_else(|| c_number(value).map(|number| number != 0))
 }
 
 fn path(value: &[u8]) -> Option<PathBuf> {

@@ -1,5 +1,5 @@
 //! What tests of the whole service share: a simulated subnet, services on its hosts, and clients of theirs.
-#![allow(dead_code, reason = "each test program uses a part of it")]
+#![allow(dead_code, unused_imports, reason = "each test program uses a part of it")]
 
 pub mod client;
 pub mod sa;
@@ -298,12 +298,26 @@ pub fn succeed(command: &mut Command) -> String {
     text(&output)
 }
 
+/// A file for this test program alone.
+fn scratch(name: &str) -> PathBuf {
+    let program = std::env::current_exe().expect("a test is a file");
+    let program = program.file_stem().expect("with a name").to_string_lossy();
+    Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("{name}-{program}"))
+}
+
 /// Compiles one of the C programs beside the tests.
 pub fn compile(name: &str, libraries: &[&str]) -> PathBuf {
     let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/c").join(format!("{name}.c"));
-    let target = Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("{name}-{}", std::process::id()));
+    let target = scratch(name);
     let mut cc = Command::new("cc");
     cc.args(["-O1", "-Wall", "-Werror", "-o"]).arg(&target).arg(source).args(libraries);
     assert!(cc.status().expect("cc runs").success(), "{name}.c compiles");
     target
+}
+
+/// A file of partitions for the subnet manager.
+pub fn partitions(name: &str, text: &str) -> PathBuf {
+    let path = scratch(&format!("partitions-{name}"));
+    fs::write(&path, text).expect("the directory for tests can be written");
+    path
 }

@@ -62,6 +62,13 @@ pub fn descriptors(pid: u32) -> usize {
     fs::read_dir(format!("/proc/{pid}/fd")).expect("the process lives").count()
 }
 
+/// Waits until a process has no more descriptors than this.
+#[track_caller]
+pub fn settles(pid: u32, most: usize) {
+    let settled = wait_for(PATIENCE, || (descriptors(pid) <= most).then_some(()));
+    assert!(settled.is_some(), "{} descriptors, {most} before", descriptors(pid));
+}
+
 /// Memory that a process has in use, KiB.
 pub fn memory(pid: u32) -> u64 {
     let status = fs::read_to_string(format!("/proc/{pid}/status")).expect("the process lives");

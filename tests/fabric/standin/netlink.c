@@ -28,12 +28,25 @@ static bool is_ours(int fd)
 {
 	int saved = errno, value = 0;
 	socklen_t len = sizeof(value);
-	bool ours = !getsockopt(fd, SOL_SOCKET, SO_DOMAIN, &value, &len) && value == AF_NETLINK;
+	bool ours = !REAL(getsockopt, fd, SOL_SOCKET, SO_DOMAIN, &value, &len) && value == AF_NETLINK;
 
 	len = sizeof(value);
-	ours = ours && !getsockopt(fd, SOL_SOCKET, SO_PROTOCOL, &value, &len) && value == NETLINK_USERSOCK;
+	ours = ours && !REAL(getsockopt, fd, SOL_SOCKET, SO_PROTOCOL, &value, &len) && value == NETLINK_USERSOCK;
 	errno = saved;
 	return ours;
+}
+
+/* A program that looks at a socket which it was handed sees what it would see with a kernel that has RDMA. */
+EXPORT int getsockopt(int fd, int level, int name, void *value, socklen_t *len)
+{
+	int rc = REAL(getsockopt, fd, level, name, value, len);
+
+	if (!rc && level == SOL_SOCKET && name == SO_PROTOCOL && *len == sizeof(int) && is_ours(fd)) {
+		int protocol = NETLINK_RDMA;
+
+		memcpy(value, &protocol, sizeof(protocol));
+	}
+	return rc;
 }
 
 /* The port id of the process that plays the kernel: in the environment, or in a file that it writes. */

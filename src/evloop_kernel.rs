@@ -1,0 +1,97 @@
+//! The kernel's local service in the loop: its questions, handed to the engine as a client's are.
+
+use std::collections::HashMap;
+use std::net::IpAddr;
+
+use ibacm_wire::Gid;
+use ibacm_wire::client::resolve_request;
+
+use super::{Daemon, Routing};
+use crate::engine::{self, Engine, Outcome, PortId};
+use crate::local_service::Resolver;
+use crate::local_service::message::{PathQuestion, Question, ip_entries};
+use crate::log;
+use crate::rdma_nl::RdmaNl;
+use crate::route::Sources;
+use crate::time::Time;
+use crate::token::{self, kind};
+
+/// Hands questions of the kernel to the engine.
+struct Questions<'a> {
+    engine: &'a mut Engine,
+    sources: &'a mut Sources,
+    ports: &'a HashMap<PortId, (usize, usize)>,
+    now: Time,
+}
+
+impl Questions<'_> {
+    /// The GID of the port that is named; an error if there is no such port.
+    fn port_gid(&self, question: &PathQuestion) -> Result<Option<Gid>, ()> {
+        if question.device.is_empty() || !question.path.sgid().is_zero() {
+            return Ok(None);
+        }
+        let mut ports = self.ports.keys().filter_map(|id| self.engine.port(*id));
+        let named = |p: &&engine::PortInfo| p.device.as_bytes() == question.device && p.port == question.port;
+        ports.find(named).map(|p| Some(p.gid())).ok_or(())
+    }
+
+    /// Only the interface tells which of several links such an address is on.
+    fn scoped_source(&mut self, dest: IpAddr, interface: u32) -> Result<Option<IpAddr>, ()> {
+        match dest {
+            IpAddr::V6(ip) if ip.is_unicast_link_local() && interface != 0 => {
+                self.sources.source_for(dest, Some(interface)).map(Some).map_err(|e| {
+                    log!(2, "no source address for {dest} on interface {interface}: {e}");
+                })
+            }
+            _ => Ok(None),
+        }
+    }
+}
+
+impl Resolver for Questions<'_> {
+    fn ask(&mut self, id: engine::ClientId, question: &Question, wait: bool, reply: &mut Vec<u8>) -> Outcome {
+        log!(2, "the kernel asks {question:?}");
+        let entries = match question {
+            Question::Path(question) => self.port_gid(question).map(|gid| vec![question.entry(gid, wait)]),
+            Question::Ip { dest, interface } => {
+                self.scoped_source(*dest, *interface).map(|source| ip_entries(*dest, source, wait))
+            }
+        };
+        let Ok(entries) = entries else { return Outcome::Close };
+        let (request, length) = resolve_request(0, &entries);
+        let request = request.get(..length).unwrap_or_default();
+        self.engine.request(self.now, id, request, &mut Routing(self.sources), reply)
+    }
+}
+
+impl Daemon {
+    /// Serves the kernel through this socket.
+    ///
+    /// # Errors
+    /// It cannot be watched.
+    pub fn serve_kernel(&mut self, socket: RdmaNl) -> std::io::Result<()> {
+        socket.register(self.poll.registry(), token::pack(kind::RDMA_NETLINK, 0, 0))?;
+        self.kernel = Some(socket);
+        Ok(())
+    }
+
+    /// The socket has something to read or takes something again (`event`), or there is some left from before.
+    pub(super) fn kernel_questions(&mut self, event: bool) {
+        let Some(kernel) = &mut self.kernel else { return };
+        let now = self.now;
+        let mut questions = Questions { engine: &mut self.engine, sources: &mut self.sources, ports: &self.ports, now };
+        if event {
+            kernel.on_ready(now, &mut questions);
+        } else {
+            kernel.run_pending(now, &mut questions);
+            kernel.on_time(now);
+        }
+    }
+
+    /// Leaves the kernel to the subnet administrator.
+    pub(super) fn leave_kernel(&mut self) {
+        if let Some(kernel) = self.kernel.take() {
+            kernel.close();
+        }
+    }
+}

@@ -1,0 +1,405 @@
+//! Messages of the kernel's local service (`rdma/rdma_netlink.h`) as plain values: pure functions over bytes.
+//!
+//! Numbers are in host byte order, GIDs, addresses and path records in network order. Every length is checked before
+//! it is used.
+
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+use std::time::Duration;
+
+use ibacm_wire::client::{EP_FLAG_DEST, EP_FLAG_SOURCE, Entry, FLAG_NODELAY, Header, TYPE_IP, TYPE_IP6, TYPE_PATH};
+use ibacm_wire::{Gid, PathRecord, path};
+
+/// Bytes of `struct nlmsghdr`.
+const HEADER: usize = 16;
+/// Types below this one are netlink's own: errors, acknowledgements, ends of dumps (`NLMSG_MIN_TYPE`).
+const FIRST_TYPE: u16 = 0x10;
+/// Messages of the local service have this above the ten bits of the operation (`RDMA_NL_LS`).
+const LOCAL_SERVICE: u16 = 4;
+const OPERATION_BITS: u32 = 10;
+const OPERATION: u16 = (1 << OPERATION_BITS) - 1;
+const OP_RESOLVE: u16 = 0;
+const OP_SET_TIMEOUT: u16 = 1;
+const OP_IP_RESOLVE: u16 = 2;
+/// Message flag: there is no answer to the question (`RDMA_NL_LS_F_ERR`).
+const FLAG_ERROR: u16 = 0x0100;
+
+/// Bytes of a device's name in `struct rdma_ls_resolve_header`; port and path use follow.
+const DEVICE_NAME: usize = 64;
+const RESOLVE_HEADER: usize = DEVICE_NAME + 2;
+/// Bytes of `struct rdma_ls_ip_resolve_header`.
+const IP_RESOLVE_HEADER: usize = 4;
+const USE_ALL: u8 = 0;
+const USE_UNIDIRECTIONAL: u8 = 1;
+const USE_GMP: u8 = 2;
+
+/// Bytes of `struct nlattr`.
+const ATTRIBUTE_HEADER: usize = 4;
+/// Who does not know an attribute with this bit must refuse the question (`RDMA_NLA_F_MANDATORY`).
+const MANDATORY: u16 = 1 << 13;
+/// The type without that bit and netlink's own two.
+const ATTRIBUTE_TYPE: u16 = MANDATORY - 1;
+const PATH_RECORD: u16 = 1;
+const TIMEOUT: u16 = 2;
+const SERVICE_ID: u16 = 3;
+const DGID: u16 = 4;
+const SGID: u16 = 5;
+const TCLASS: u16 = 6;
+const PKEY: u16 = 7;
+const QOS_CLASS: u16 = 8;
+const IPV4: u16 = 9;
+const IPV6: u16 = 10;
+/// The QoS class has twelve bits, above the four of the service level.
+const QOS_MASK: u16 = 0x0fff;
+const QOS_SHIFT: u32 = 4;
+
+/// `IB_PATH_PRIMARY | IB_PATH_GMP | IB_PATH_BIDIRECTIONAL` of `rdma/ib_user_sa.h`: good for every use.
+const EVERY_USE: u32 = 0x2b;
+/// `IB_PATH_PRIMARY | IB_PATH_OUTBOUND`.
+const ONE_WAY: u32 = 0x0a;
+/// Bytes of `struct ib_path_rec_data`: flags, a reserved word, the record.
+const PATH_DATA: usize = 8 + path::LEN;
+
+/// What the kernel waits for an answer at least and at most, whatever it is told.
+const WAIT: std::ops::RangeInclusive<u64> = 100..=200_000;
+
+/// `N` bytes at an offset.
+fn bytes<const N: usize>(from: &[u8], at: usize) -> Option<[u8; N]> {
+    from.get(at..at.checked_add(N)?)?.try_into().ok()
+}
+
+fn u16_at(from: &[u8], at: usize) -> Option<u16> {
+    bytes(from, at).map(u16::from_ne_bytes)
+}
+
+fn u32_at(from: &[u8], at: usize) -> Option<u32> {
+    bytes(from, at).map(u32::from_ne_bytes)
+}
+
+/// Messages and attributes start at multiples of four bytes.
+const fn padded(length: usize) -> usize {
+    (length + 3) & !3
+}
+
+/// A message whose lengths contradict each other.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Malformed;
+
+/// One message of a datagram.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Message<'a> {
+    kind: u16,
+    sequence: u32,
+    payload: &'a [u8],
+}
+
+/// The messages of one datagram, in order. After a header that contradicts itself nothing more can be found: one
+/// malformed message ends the iteration.
+#[derive(Clone, Debug)]
+pub struct Messages<'a> {
+    rest: &'a [u8],
+}
+
+/// Takes a datagram apart.
+#[must_use]
+pub fn messages(datagram: &[u8]) -> Messages<'_> {
+    Messages { rest: datagram }
+}
+
+impl<'a> Messages<'a> {
+    fn first(&self) -> Option<(Message<'a>, usize)> {
+        let length = usize::try_from(u32_at(self.rest, 0)?).ok()?;
+        let payload = self.rest.get(..length)?.get(HEADER..)?;
+        Some((Message { kind: u16_at(self.rest, 4)?, sequence: u32_at(self.rest, 8)?, payload }, padded(length)))
+    }
+}
+
+impl<'a> Iterator for Messages<'a> {
+    type Item = Result<Message<'a>, Malformed>;
+
+    fn next(&mut self) -> Option<Self::Item> {
+        if self.rest.is_empty() {
+            return None;
+        }
+        let first = self.first();
+        self.rest = first.and_then(|(_, length)| self.rest.get(length..)).unwrap_or_default();
+        Some(first.map(|(message, _)| message).ok_or(Malformed))
+    }
+}
+
+/// One attribute: its type, whether it must be understood, and its value.
+struct Attribute<'a> {
+    kind: u16,
+    mandatory: bool,
+    value: &'a [u8],
+}
+
+/// The attributes of a message; one that is cut off ends the iteration as [`Malformed`].
+struct Attributes<'a> {
+    rest: &'a [u8],
+}
+
+impl<'a> Iterator for Attributes<'a> {
+    type Item = Result<Attribute<'a>, Malformed>;
+
+    fn next(&mut self) -> Option<Self::Item> {
+        if self.rest.is_empty() {
+            return None;
+        }
+        let length = u16_at(self.rest, 0).map(usize::from);
+        let value = length.and_then(|length| self.rest.get(ATTRIBUTE_HEADER..length));
+        let kind = u16_at(self.rest, 2);
+        self.rest = length.and_then(|length| self.rest.get(padded(length)..)).unwrap_or_default();
+        let Some((kind, value)) = kind.zip(value) else {
+            self.rest = &[];
+            return Some(Err(Malformed));
+        };
+        Some(Ok(Attribute { kind: kind & ATTRIBUTE_TYPE, mandatory: kind & MANDATORY != 0, value }))
+    }
+}
+
+/// The attributes after a family header of this many bytes.
+fn attributes(payload: &[u8], header: usize) -> Attributes<'_> {
+    Attributes { rest: payload.get(padded(header)..).unwrap_or_default() }
+}
+
+/// The value of an attribute that has exactly this many bytes.
+fn exactly<const N: usize>(value: &[u8]) -> Result<[u8; N], Malformed> {
+    value.try_into().map_err(|_| Malformed)
+}
+
+/// What an answer needs of its question.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Context {
+    kind: u16,
+    sequence: u32,
+    one_way: bool,
+}
+
+/// A path that the kernel wants.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct PathQuestion {
+    /// The device that is to be used; empty where the kernel names none.
+    pub device: Vec<u8>,
+    /// Its port.
+    pub port: u8,
+    /// What is known of the path.
+    pub path: PathRecord,
+}
+
+/// What the kernel asks.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Question {
+    /// For a path.
+    Path(PathQuestion),
+    /// For the GID that has an IP address.
+    Ip {
+        /// The address.
+        dest: IpAddr,
+        /// The interface that the asking socket is bound to, or 0.
+        interface: u32,
+    },
+}
+
+/// What a message wants.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Request {
+    /// An answer.
+    Ask(Context, Question),
+    /// An answer to something that nobody understands: it has to be refused.
+    Refuse(Context),
+    /// Nothing; the kernel waits so long for answers from now on.
+    Wait(Duration),
+    /// Nothing: not a message of the local service.
+    Nothing,
+    /// Nobody knows what.
+    Malformed,
+}
+
+impl Message<'_> {
+    /// Understands the message.
+    #[must_use]
+    pub fn request(&self) -> Request {
+        if self.kind < FIRST_TYPE || self.kind >> OPERATION_BITS != LOCAL_SERVICE {
+            return Request::Nothing;
+        }
+        let mut context = Context { kind: self.kind, sequence: self.sequence, one_way: false };
+        let question = match self.kind & OPERATION {
+            OP_RESOLVE => self.path_question(&mut context),
+            OP_IP_RESOLVE => self.ip_question(),
+            // nobody waits for an answer to this one
+            OP_SET_TIMEOUT => return self.timeout().map_or(Request::Malformed, Request::Wait),
+            _ => Err(Malformed),
+        };
+        match question {
+            Ok(question) => Request::Ask(context, question),
+            Err(Malformed) => Request::Refuse(context),
+        }
+    }
+
+    fn path_question(&self, context: &mut Context) -> Result<Question, Malformed> {
+        let header: [u8; RESOLVE_HEADER] = bytes(self.payload, 0).ok_or(Malformed)?;
+        let [name @ .., port, path_use] = header;
+        let mut path = PathRecord::default();
+        match path_use {
+            USE_ALL | USE_GMP => path.set_reversible_numpath(path::REVERSIBLE | 1),
+            USE_UNIDIRECTIONAL => {
+                path.set_reversible_numpath(1);
+                context.one_way = true;
+            }
+            _ => return Err(Malformed),
+        }
+        for attribute in attributes(self.payload, RESOLVE_HEADER) {
+            let Attribute { kind, mandatory, value } = attribute?;
+            match kind {
+                SERVICE_ID => path.set_service_id(u64::from_ne_bytes(exactly(value)?)),
+                DGID => path.set_dgid(Gid(exactly(value)?)),
+                SGID => path.set_sgid(Gid(exactly(value)?)),
+                TCLASS => path.set_tclass(exactly::<1>(value)?[0]),
+                PKEY => path.set_pkey(u16::from_ne_bytes(exactly(value)?)),
+                QOS_CLASS => path.set_qos_sl((u16::from_ne_bytes(exactly(value)?) & QOS_MASK) << QOS_SHIFT),
+                _ if mandatory => return Err(Malformed),
+                _ => {}
+            }
+        }
+        // what follows the first zero is whatever lay behind the name in the kernel's memory
+        let device = name.split(|b| *b == 0).next().unwrap_or_default().to_vec();
+        Ok(Question::Path(PathQuestion { device, port, path }))
+    }
+
+    fn ip_question(&self) -> Result<Question, Malformed> {
+        let interface = u32_at(self.payload, 0).ok_or(Malformed)?;
+        let mut dest = None;
+        for attribute in attributes(self.payload, IP_RESOLVE_HEADER) {
+            let Attribute { kind, mandatory, value } = attribute?;
+            match kind {
+                IPV4 => dest = Some(Ipv4Addr::from(exactly::<4>(value)?).into()),
+                IPV6 => dest = Some(Ipv6Addr::from(exactly::<16>(value)?).into()),
+                _ if mandatory => return Err(Malformed),
+                _ => {}
+            }
+        }
+        dest.map(|dest| Question::Ip { dest, interface }).ok_or(Malformed)
+    }
+
+    fn timeout(&self) -> Option<Duration> {
+        let mut wait = None;
+        for attribute in attributes(self.payload, 0) {
+            let attribute = attribute.ok()?;
+            if attribute.kind == TIMEOUT {
+                let ms = u32::from_ne_bytes(exactly(attribute.value).ok()?);
+                wait = Some(Duration::from_millis(u64::from(ms).clamp(*WAIT.start(), *WAIT.end())));
+            }
+        }
+        wait
+    }
+}
+
+impl PathQuestion {
+    /// The question as a client would ask it. `port_gid` is the GID of the port that the kernel names. Without
+    /// `wait` only what is known already is wanted.
+    #[must_use]
+    pub fn entry(&self, port_gid: Option<Gid>, wait: bool) -> Entry {
+        let mut path = self.path;
+        if path.sgid().is_zero()
+            && let Some(gid) = port_gid
+        {
+            path.set_sgid(gid);
+        }
+        Entry::path(nodelay(wait), &path)
+    }
+}
+
+/// The entries with which a client would ask for an address: the destination's, and the source's if there is one.
+#[must_use]
+pub fn ip_entries(dest: IpAddr, source: Option<IpAddr>, wait: bool) -> Vec<Entry> {
+    let entry = |flags, ip| match ip {
+        IpAddr::V4(ip) => Entry::address(flags, TYPE_IP, &ip.octets()),
+        IpAddr::V6(ip) => Entry::address(flags, TYPE_IP6, &ip.octets()),
+    };
+    let dest = entry(EP_FLAG_DEST | nodelay(wait), dest);
+    std::iter::once(dest).chain(source.map(|ip| entry(EP_FLAG_SOURCE, ip))).collect()
+}
+
+fn nodelay(wait: bool) -> u32 {
+    if wait { 0 } else { FLAG_NODELAY }
+}
+
+/// A message for the kernel.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub struct Answer {
+    length: u8,
+    bytes: [u8; HEADER + ATTRIBUTE_HEADER + PATH_DATA],
+}
+
+impl std::fmt::Debug for Answer {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "Answer({:02x?})", self.as_bytes())
+    }
+}
+
+impl Answer {
+    /// There is no answer. `port` is the socket's own port id.
+    #[must_use]
+    pub fn refusal(port: u32, context: Context) -> Answer {
+        Answer::new(port, context, FLAG_ERROR)
+    }
+
+    /// What the reply to a client who asked the same question means for the kernel.
+    #[must_use]
+    pub fn from_reply(port: u32, context: Context, reply: &[u8]) -> Answer {
+        let success = Header::read(reply).is_some_and(|h| h.status == 0);
+        let path = Entry::read(reply, 0).filter(|e| success && e.kind == TYPE_PATH).map(|e| PathRecord(e.info));
+        let by_address = context.kind & OPERATION == OP_IP_RESOLVE;
+        let path = path.filter(|p| !by_address || !p.dgid().is_zero());
+        let Some(path) = path else { return Answer::refusal(port, context) };
+        let mut answer = Answer::new(port, context, 0);
+        if by_address {
+            answer.attribute(DGID, &[&path.dgid().0]);
+        } else {
+            let flags = if context.one_way { ONE_WAY } else { EVERY_USE };
+            answer.attribute(PATH_RECORD, &[&flags.to_ne_bytes(), &[0; 4], &path.0]);
+        }
+        answer
+    }
+
+    fn new(port: u32, context: Context, flags: u16) -> Answer {
+        let mut answer = Answer { length: 0, bytes: [0; HEADER + ATTRIBUTE_HEADER + PATH_DATA] };
+        answer.push(&[0; 4]); // the length comes last
+        answer.push(&context.kind.to_ne_bytes());
+        answer.push(&flags.to_ne_bytes());
+        answer.push(&context.sequence.to_ne_bytes());
+        answer.push(&port.to_ne_bytes());
+        answer.seal();
+        answer
+    }
+
+    fn attribute(&mut self, kind: u16, parts: &[&[u8]]) {
+        let length = ATTRIBUTE_HEADER + parts.iter().map(|p| p.len()).sum::<usize>();
+        self.push(&(length as u16).to_ne_bytes());
+        self.push(&kind.to_ne_bytes());
+        parts.iter().for_each(|part| self.push(part));
+        self.seal();
+    }
+
+    fn push(&mut self, bytes: &[u8]) {
+        let at = usize::from(self.length);
+        if let Some(place) = self.bytes.get_mut(at..at + bytes.len()) {
+            place.copy_from_slice(bytes);
+            self.length += bytes.len() as u8;
+        }
+    }
+
+    fn seal(&mut self) {
+        self.bytes[..4].copy_from_slice(&u32::from(self.length).to_ne_bytes());
+    }
+
+    /// The message's bytes.
+    #[must_use]
+    pub fn as_bytes(&self) -> &[u8] {
+        &self.bytes[..usize::from(self.length)]
+    }
+}
+
+#[cfg(test)]
+#[path = "local_service_message_tests.rs"]
+pub(crate) mod tests;
