@@ -24,7 +24,7 @@ impl Daemon {
             self.add_device(d);
         }
         if let Some(preload) = self.preload.refresh(&self.engine.port_guids()) {
-            self.engine.set_preload(preload);
+            self.engine.set_preload(self.now, preload);
         }
         Ok(self.devices.iter().flatten().count())
     }
@@ -97,6 +97,15 @@ impl Daemon {
         }
     }
 
+    /// Whether the engine knows the port as active.
+    fn is_active(&self, index: usize, number: u8) -> bool {
+        let name = self.devices.get(index).and_then(Option::as_ref).map(Device::name);
+        let known = self.ports.iter().filter(|(_, at)| at.0 == index);
+        known
+            .filter_map(|(id, _)| self.engine.port(*id))
+            .any(|p| p.active && p.port == number && name == Some(p.device.as_str()))
+    }
+
     /// Asynchronous events of a device.
     pub(super) fn device_events(&mut self, index: usize, token: Token) {
         for _ in 0..SHARE {
@@ -110,7 +119,11 @@ impl Daemon {
             match event.kind {
                 verbs::EVENT_DEVICE_FATAL => return self.device_lost(index, "it reported a fatal error"),
                 verbs::EVENT_CLIENT_REREGISTER => {
-                    if let Some(id) = self.refresh_port(index, event.port) {
+                    let was_active = self.is_active(index, event.port);
+                    if let Some(id) = self.refresh_port(index, event.port)
+                        && was_active
+                    {
+                        // a port that has just come up joins anyway
                         self.engine.reregister(self.now, id);
                     }
                 }

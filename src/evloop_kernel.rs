@@ -50,7 +50,7 @@ impl Questions<'_> {
 
 impl Resolver for Questions<'_> {
     fn ask(&mut self, id: engine::ClientId, question: &Question, wait: bool, reply: &mut Vec<u8>) -> Outcome {
-        log!(2, "the kernel asks {question:?}");
+        log!(2, "the kernel asks {question}");
         let entries = match question {
             Question::Path(question) => self.port_gid(question).map(|gid| vec![question.entry(gid, wait)]),
             Question::Ip { dest, interface } => {

@@ -61,7 +61,7 @@ impl Daemon {
     pub fn preload_again(&mut self, source: Source) {
         self.preload = source;
         let preload = self.preload.refresh(&self.engine.port_guids()).unwrap_or_default();
-        self.engine.set_preload(preload);
+        self.engine.set_preload(self.now, preload);
     }
 
     /// Changes the sizes of queues for endpoints that are opened from now on.

@@ -3,11 +3,17 @@
 //! Numbers are in host byte order, GIDs, addresses and path records in network order. Every length is checked before
 //! it is used.
 
+use std::fmt;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::time::Duration;
 
-use ibacm_wire::client::{EP_FLAG_DEST, EP_FLAG_SOURCE, Entry, FLAG_NODELAY, Header, TYPE_IP, TYPE_IP6, TYPE_PATH};
+use ibacm_wire::client::{EP_FLAG_DEST, EP_FLAG_SOURCE, Entry, FLAG_NODELAY, TYPE_IP, TYPE_IP6};
 use ibacm_wire::{Gid, PathRecord, path};
+
+#[path = "local_service_answer.rs"]
+mod answer;
+
+pub use answer::Answer;
 
 /// Bytes of `struct nlmsghdr`.
 const HEADER: usize = 16;
@@ -20,8 +26,6 @@ const OPERATION: u16 = (1 << OPERATION_BITS) - 1;
 const OP_RESOLVE: u16 = 0;
 const OP_SET_TIMEOUT: u16 = 1;
 const OP_IP_RESOLVE: u16 = 2;
-/// Message flag: there is no answer to the question (`RDMA_NL_LS_F_ERR`).
-const FLAG_ERROR: u16 = 0x0100;
 
 /// Bytes of a device's name in `struct rdma_ls_resolve_header`; port and path use follow.
 const DEVICE_NAME: usize = 64;
@@ -51,13 +55,6 @@ const IPV6: u16 = 10;
 /// The QoS class has twelve bits, above the four of the service level.
 const QOS_MASK: u16 = 0x0fff;
 const QOS_SHIFT: u32 = 4;
-
-/// `IB_PATH_PRIMARY | IB_PATH_GMP | IB_PATH_BIDIRECTIONAL` of `rdma/ib_user_sa.h`: good for every use.
-const EVERY_USE: u32 = 0x2b;
-/// `IB_PATH_PRIMARY | IB_PATH_OUTBOUND`.
-const ONE_WAY: u32 = 0x0a;
-/// Bytes of `struct ib_path_rec_data`: flags, a reserved word, the record.
-const PATH_DATA: usize = 8 + path::LEN;
 
 /// What the kernel waits for an answer at least and at most, whatever it is told.
 const WAIT: std::ops::RangeInclusive<u64> = 100..=200_000;
@@ -200,6 +197,19 @@ pub enum Question {
     },
 }
 
+impl fmt::Display for Question {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Question::Path(PathQuestion { device, port, path }) => {
+                let name = String::from_utf8_lossy(device);
+                write!(f, "for a path from {} ({name} port {port}) to {}", path.sgid(), path.dgid())
+            }
+            Question::Ip { dest, interface: 0 } => write!(f, "who has {dest}"),
+            Question::Ip { dest, interface } => write!(f, "who has {dest} on interface {interface}"),
+        }
+    }
+}
+
 /// What a message wants.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Request {
@@ -322,82 +332,6 @@ pub fn ip_entries(dest: IpAddr, source: Option<IpAddr>, wait: bool) -> Vec<Entry
 
 fn nodelay(wait: bool) -> u32 {
     if wait { 0 } else { FLAG_NODELAY }
-}
-
-/// A message for the kernel.
-#[derive(Clone, Copy, PartialEq, Eq)]
-pub struct Answer {
-    length: u8,
-    bytes: [u8; HEADER + ATTRIBUTE_HEADER + PATH_DATA],
-}
-
-impl std::fmt::Debug for Answer {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(f, "Answer({:02x?})", self.as_bytes())
-    }
-}
-
-impl Answer {
-    /// There is no answer. `port` is the socket's own port id.
-    #[must_use]
-    pub fn refusal(port: u32, context: Context) -> Answer {
-        Answer::new(port, context, FLAG_ERROR)
-    }
-
-    /// What the reply to a client who asked the same question means for the kernel.
-    #[must_use]
-    pub fn from_reply(port: u32, context: Context, reply: &[u8]) -> Answer {
-        let success = Header::read(reply).is_some_and(|h| h.status == 0);
-        let path = Entry::read(reply, 0).filter(|e| success && e.kind == TYPE_PATH).map(|e| PathRecord(e.info));
-        let by_address = context.kind & OPERATION == OP_IP_RESOLVE;
-        let path = path.filter(|p| !by_address || !p.dgid().is_zero());
-        let Some(path) = path else { return Answer::refusal(port, context) };
-        let mut answer = Answer::new(port, context, 0);
-        if by_address {
-            answer.attribute(DGID, &[&path.dgid().0]);
-        } else {
-            let flags = if context.one_way { ONE_WAY } else { EVERY_USE };
-            answer.attribute(PATH_RECORD, &[&flags.to_ne_bytes(), &[0; 4], &path.0]);
-        }
-        answer
-    }
-
-    fn new(port: u32, context: Context, flags: u16) -> Answer {
-        let mut answer = Answer { length: 0, bytes: [0; HEADER + ATTRIBUTE_HEADER + PATH_DATA] };
-        answer.push(&[0; 4]); // the length comes last
-        answer.push(&context.kind.to_ne_bytes());
-        answer.push(&flags.to_ne_bytes());
-        answer.push(&context.sequence.to_ne_bytes());
-        answer.push(&port.to_ne_bytes());
-        answer.seal();
-        answer
-    }
-
-    fn attribute(&mut self, kind: u16, parts: &[&[u8]]) {
-        let length = ATTRIBUTE_HEADER + parts.iter().map(|p| p.len()).sum::<usize>();
-        self.push(&(length as u16).to_ne_bytes());
-        self.push(&kind.to_ne_bytes());
-        parts.iter().for_each(|part| self.push(part));
-        self.seal();
-    }
-
-    fn push(&mut self, bytes: &[u8]) {
-        let at = usize::from(self.length);
-        if let Some(place) = self.bytes.get_mut(at..at + bytes.len()) {
-            place.copy_from_slice(bytes);
-            self.length += bytes.len() as u8;
-        }
-    }
-
-    fn seal(&mut self) {
-        self.bytes[..4].copy_from_slice(&u32::from(self.length).to_ne_bytes());
-    }
-
-    /// The message's bytes.
-    #[must_use]
-    pub fn as_bytes(&self) -> &[u8] {
-        &self.bytes[..usize::from(self.length)]
-    }
 }
 
 #[cfg(test)]

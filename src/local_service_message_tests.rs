@@ -1,5 +1,5 @@
 use super::*;
-use ibacm_wire::client::{OP_ACK, OP_RESOLVE, PATH_FLAGS, Status, VERSION};
+use ibacm_wire::client::{Header, OP_ACK, OP_RESOLVE, PATH_FLAGS, Status, TYPE_PATH, VERSION};
 
 pub(crate) const RESOLVE: u16 = 0x1000;
 pub(crate) const SET_TIMEOUT: u16 = 0x1001;
@@ -269,4 +269,13 @@ fn questions_become_those_of_a_client() {
         Entry::address(EP_FLAG_SOURCE, TYPE_IP6, &[2; 16]),
     ];
     assert_eq!(entries, wanted);
+}
+
+#[test]
+fn questions_can_be_read() {
+    let (_, question) = path(0, &[attribute(DGID, &[1; 16])]);
+    let said = Question::Path(question).to_string();
+    assert!(said.starts_with("for a path from ") && said.contains("(mlx5_0 port 1) to "), "{said}");
+    let ask = |interface| Question::Ip { dest: [10, 0, 0, 1].into(), interface }.to_string();
+    assert_eq!((ask(0).as_str(), ask(6).as_str()), ("who has 10.0.0.1", "who has 10.0.0.1 on interface 6"));
 }

@@ -14,6 +14,8 @@
 mod limit;
 mod line;
 mod sink;
+#[cfg(feature = "syslog")]
+mod syslog;
 
 pub use sink::LogError;
 
@@ -47,7 +49,7 @@ struct Logger {
 
 impl Logger {
     const fn new() -> Self {
-        Logger { sink: Sink::Fd(2), limiter: Limiter::new(), lost: 0 }
+        Logger { sink: Sink::Fd { fd: 2, journal: false }, limiter: Limiter::new(), lost: 0 }
     }
 
     fn put(&mut self, level: u8, source: &str, text: fmt::Arguments<'_>) {

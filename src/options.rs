@@ -39,6 +39,7 @@ pub enum LogTarget {
     /// Standard error.
     Stderr,
     /// The system's log, through `/dev/log`.
+    #[cfg(feature = "syslog")]
     Syslog,
     /// Appended to a file.
     File(PathBuf),

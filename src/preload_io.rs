@@ -1,5 +1,5 @@
-//! Reads the preload files when they are needed: before clients are served, and again only when a port appears whose
-//! paths have not been picked out yet.
+//! Reads the preload files when they are needed: before clients are served, again when a port appears whose paths have
+//! not been picked out yet, and when whoever holds the [`Source`] makes a new one.
 //!
 //! That is done at once and not beside the loop: clients that came while the files are read would ask the subnet
 //! administrator for just what the files are to spare it, all hosts of a cluster in the same moment. A dump of 48,000

@@ -82,6 +82,8 @@ pub struct Counters {
 struct Running {
     what: Dump,
     sequence: u32,
+    /// Its first message was read: what comes from now on is not older than what it tells.
+    begun: bool,
     interrupted: bool,
     ends_us: u64,
 }
@@ -252,7 +254,6 @@ impl Rtnl {
         self.redump = None;
         self.dumped_us = Some(now_us);
         self.counters.dumps += 1;
-        self.table.begin_round();
         self.request(Dump::Links, now_us);
     }
 
@@ -263,7 +264,7 @@ impl Rtnl {
         match rtnl_sock::send(&self.fd, &rtnl_parse::dump_request(what, sequence)) {
             Ok(()) => {
                 let ends_us = now_us.saturating_add(DUMP_LASTS_US);
-                self.running = Some(Running { what, sequence, interrupted: false, ends_us });
+                self.running = Some(Running { what, sequence, begun: false, interrupted: false, ends_us });
                 // The first part of the answer is there already.
                 self.more = true;
             }
@@ -323,6 +324,11 @@ impl Rtnl {
         let of_dump = answer && self.running.is_some_and(|running| running.sequence == message.sequence);
         if of_dump && let Some(running) = &mut self.running {
             running.interrupted |= message.interrupted;
+            // Not when it was asked for: events that waited in the socket before its answer may be long untrue, and
+            // must not pass for what it tells.
+            if !std::mem::replace(&mut running.begun, true) && running.what == Dump::Links {
+                self.table.begin_round();
+            }
         }
         let Ok(news) = message.news else {
             self.counters.malformed += 1;

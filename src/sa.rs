@@ -128,6 +128,9 @@ struct Request<P> {
 pub struct SaClient<P> {
     config: SaConfig,
     queue: VecDeque<Request<P>>,
+    /// Joins that wait for their turn. They have a turn of their own: an SA that is silent about groups may still know
+    /// paths.
+    joins: VecDeque<Request<P>>,
     open: HashMap<u32, Request<P>>,
     next_tid: u32,
     paused_until: Time,
@@ -139,6 +142,7 @@ impl<P> SaClient<P> {
         SaClient {
             config,
             queue: VecDeque::new(),
+            joins: VecDeque::new(),
             open: HashMap::new(),
             next_tid: rng.next_u64() as u32,
             paused_until: Time(0),
@@ -152,7 +156,7 @@ impl<P> SaClient<P> {
 
     /// Questions waiting and on their way.
     pub fn len(&self) -> usize {
-        self.queue.len() + self.open.len()
+        self.queue.len() + self.joins.len() + self.open.len()
     }
 
     /// Whether there are none.
@@ -160,25 +164,49 @@ impl<P> SaClient<P> {
         self.len() == 0
     }
 
-    /// Adds a question. Joins go first: without its group an endpoint is deaf. Gives `who` back if the queue is full.
+    /// Adds a question. Joins go first, the last one of them foremost: without its group an endpoint is deaf. Gives `who`
+    /// back if the queue is full.
     pub fn submit(&mut self, now: Time, who: P, ask: Ask) -> Result<(), P> {
-        if self.queue.len() >= MAX_QUEUE {
+        if self.queue.len() + self.joins.len() >= MAX_QUEUE {
             return Err(who);
         }
         let request = Request { who, ask, since: now, busy_since: None, busy: 0 };
         match ask {
-            Ask::Join(_) => self.queue.push_front(request),
+            Ask::Join(_) => self.joins.push_front(request),
             Ask::Path(_) => self.queue.push_back(request),
         }
         Ok(())
     }
 
+    /// Puts a question that has been sent before its kind.
+    fn push_front(&mut self, request: Request<P>) {
+        match request.ask {
+            Ask::Join(_) => self.joins.push_front(request),
+            Ask::Path(_) => self.queue.push_front(request),
+        }
+    }
+
+    /// Whether a join, and whether another question waits and may be sent, as far as the depth goes: each kind has it
+    /// for itself.
+    fn may_send(&self) -> (bool, bool) {
+        if self.joins.is_empty() && self.queue.is_empty() {
+            return (false, false);
+        }
+        let joins = self.open.values().filter(|r| matches!(r.ask, Ask::Join(_))).count();
+        let (depth, others) = (self.config.depth, self.open.len() - joins);
+        (!self.joins.is_empty() && joins < depth, !self.queue.is_empty() && others < depth)
+    }
+
     /// The next MAD that is to be sent now, and the transaction id in it (32 bits: the kernel owns the rest).
     pub fn next_to_send(&mut self, now: Time) -> Option<(u32, SaMad)> {
-        if self.open.len() >= self.config.depth || now < self.paused_until {
+        if now < self.paused_until || self.open.len() >= self.config.depth.saturating_mul(2) {
             return None;
         }
-        let mut request = self.queue.pop_front()?;
+        let mut request = match self.may_send() {
+            (true, _) => self.joins.pop_front()?,
+            (false, true) => self.queue.pop_front()?,
+            (false, false) => return None,
+        };
         request.since = now;
         loop {
             self.next_tid = self.next_tid.wrapping_add(1);
@@ -219,7 +247,7 @@ impl<P> SaClient<P> {
             request.busy += 1;
             request.since = now;
             self.paused_until = self.paused_until.max(now.plus(pause));
-            self.queue.push_front(request);
+            self.push_front(request);
             return None;
         }
         Some(Answer { who: request.who, result: result.map(|()| *mad) })
@@ -233,9 +261,9 @@ impl<P> SaClient<P> {
 
     /// Asks everything again that is on its way, because it went to an SA that is there no more.
     pub fn resend_all(&mut self, now: Time) {
-        for (_, mut request) in self.open.drain() {
+        for (_, mut request) in std::mem::take(&mut self.open) {
             request.since = now;
-            self.queue.push_front(request);
+            self.push_front(request);
         }
         self.paused_until = Time(0);
     }
@@ -243,7 +271,11 @@ impl<P> SaClient<P> {
     /// Lets time pass: one question whose time is up, or `None` when all that is due has happened.
     pub fn on_time(&mut self, now: Time) -> Option<Answer<P>> {
         let limit = self.config.total();
-        // the queue is in order of time but for joins and repeated questions in front, which are few
+        if let Some(i) = self.joins.iter().position(|r| r.since.plus(limit) <= now) {
+            let who = self.joins.remove(i)?.who;
+            return Some(Answer { who, result: Err(SaError::Timeout) });
+        }
+        // the queue is in order of time but for repeated questions in front, which are few
         if let Some(i) = self.queue.iter().take(64).position(|r| r.since.plus(limit) <= now) {
             let who = self.queue.remove(i)?.who;
             return Some(Answer { who, result: Err(SaError::Timeout) });
@@ -258,18 +290,17 @@ impl<P> SaClient<P> {
     /// happening.
     pub fn next_deadline(&self) -> Time {
         let limit = self.config.total();
-        let queued = self.queue.iter().take(64).map(|r| r.since.plus(limit)).min().unwrap_or(Time::NEVER);
+        let queued = self.joins.iter().chain(self.queue.iter().take(64)).map(|r| r.since.plus(limit)).min();
         let open = self.open.values().map(|r| r.since.plus(limit + GRACE)).min().unwrap_or(Time::NEVER);
-        let resume =
-            if self.queue.is_empty() || self.open.len() >= self.config.depth { Time::NEVER } else { self.paused_until };
-        queued.min(open).min(resume)
+        let resume = if self.may_send() == (false, false) { Time::NEVER } else { self.paused_until };
+        queued.unwrap_or(Time::NEVER).min(open).min(resume)
     }
 
     /// Takes everything out, because the port is gone.
     pub fn drain(&mut self) -> Vec<P> {
         self.paused_until = Time(0);
         let open = self.open.drain().map(|(_, r)| r.who);
-        let all: Vec<P> = self.queue.drain(..).map(|r| r.who).chain(open).collect();
+        let all: Vec<P> = self.joins.drain(..).chain(self.queue.drain(..)).map(|r| r.who).chain(open).collect();
         all
     }
 }
@@ -281,14 +312,15 @@ fn check(ask: &Ask, mad: &SaMad) -> Result<(), SaError> {
         Ask::Path(_) => sa::ATTR_PATH,
         Ask::Join(_) => sa::ATTR_MCMEMBER,
     };
-    if mad.method() != sa::METHOD_GET | sa::METHOD_RESP || mad.attribute() != attribute {
-        return Err(SaError::Malformed);
-    }
     if status & 0xff == sa::STATUS_BUSY && status >> 8 == 0 {
         return Err(SaError::Status(sa::STATUS_BUSY));
     }
+    // a refusal is one whatever else is in it: an SA may send the question back with nothing but the status changed
     if status != 0 {
         return Err(SaError::Status(status));
+    }
+    if mad.method() != sa::METHOD_GET | sa::METHOD_RESP || mad.attribute() != attribute {
+        return Err(SaError::Malformed);
     }
     let fits = match ask {
         Ask::Path(q) => path_fits(q, &mad.path()),
@@ -310,128 +342,5 @@ fn path_fits(q: &PathRecord, p: &PathRecord) -> bool {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::keyed::SipKey;
-    use ibacm_wire::Gid;
-
-    fn client(depth: usize) -> (SaClient<u32>, Rng) {
-        let mut rng = Rng::new(SipKey(1, 2));
-        (SaClient::new(SaConfig { depth, timeout_ms: 1000, retries: 1 }, &mut rng), rng)
-    }
-
-    fn question(n: u8) -> Ask {
-        let mut p = PathRecord::default();
-        p.set_dgid(Gid([n; 16]));
-        Ask::Path(p)
-    }
-
-    fn answer(mad: &SaMad, status: u16) -> SaMad {
-        let mut a = *mad;
-        a.0[3] |= sa::METHOD_RESP;
-        a.set_status(status);
-        a.0[56 + 40..56 + 42].copy_from_slice(&[0, 9]);
-        a
-    }
-
-    #[test]
-    fn depth_limits_what_is_on_its_way_and_the_queue_moves_on_failure() {
-        let (mut c, mut rng) = client(1);
-        for i in 1..=3 {
-            c.submit(Time(0), u32::from(i), question(i)).unwrap();
-        }
-        let (tid, _) = c.next_to_send(Time(0)).unwrap();
-        assert!(c.next_to_send(Time(0)).is_none());
-        let a = c.send_failed(tid).unwrap();
-        assert_eq!((a.who, a.result.unwrap_err()), (1, SaError::Down));
-        let (_, mad) = c.next_to_send(Time(0)).unwrap();
-        let a = c.received(Time(1), 110, &mad, &mut rng).unwrap();
-        assert_eq!((a.who, a.result.unwrap_err()), (2, SaError::Timeout));
-        let (_, mad) = c.next_to_send(Time(0)).unwrap();
-        let a = c.received(Time(1), 0, &answer(&mad, 0), &mut rng).unwrap();
-        assert_eq!((a.who, a.result.unwrap().path().dlid()), (3, 9));
-        assert!(c.is_empty());
-    }
-
-    #[test]
-    fn every_status_but_zero_is_a_failure() {
-        for status in [0x000c, 0x0100, 0x0200, 0x0300, 0x0400, 0x0500, 0x0600, 0x0700, 0x0900, 0x0301] {
-            let (mut c, mut rng) = client(1);
-            c.submit(Time(0), 1, question(1)).unwrap();
-            let (_, mad) = c.next_to_send(Time(0)).unwrap();
-            let e = c.received(Time(1), 0, &answer(&mad, status), &mut rng).unwrap().result.unwrap_err();
-            assert_eq!(e, SaError::Status(status));
-            assert_ne!(e.client_status(), Status::Success);
-        }
-    }
-
-    #[test]
-    fn busy_is_asked_again_after_growing_pauses_and_ends() {
-        let (mut c, mut rng) = client(2);
-        c.submit(Time(0), 1, question(1)).unwrap();
-        let (mut now, mut tries) = (Time(0), 0);
-        loop {
-            let (_, mad) = c.next_to_send(now).unwrap();
-            tries += 1;
-            if let Some(a) = c.received(now, 0, &answer(&mad, 1), &mut rng) {
-                assert_eq!(a.result.unwrap_err(), SaError::Busy);
-                break;
-            }
-            assert!(c.next_to_send(now).is_none(), "a pause holds everything");
-            let next = c.next_deadline();
-            assert!(next > now && next < now.plus(Duration::from_secs(4)));
-            now = next;
-        }
-        assert!((3..=12).contains(&tries), "{tries} tries");
-        assert!(now < Time(2_000_000));
-    }
-
-    #[test]
-    fn answers_to_something_else_are_not_answers() {
-        let (mut c, mut rng) = client(1);
-        c.submit(Time(0), 1, question(1)).unwrap();
-        let (_, mad) = c.next_to_send(Time(0)).unwrap();
-        let mut other = answer(&mad, 0);
-        other.0[15] ^= 1;
-        assert!(c.received(Time(1), 0, &other, &mut rng).is_none());
-        assert!(c.received(Time(1), 0, &mad, &mut rng).is_none(), "not even a response");
-        let mut wrong = answer(&mad, 0);
-        wrong.0[56 + 8] ^= 1;
-        let e = c.received(Time(1), 0, &wrong, &mut rng).unwrap().result.unwrap_err();
-        assert_eq!(e, SaError::Malformed);
-    }
-
-    #[test]
-    fn nothing_waits_for_ever() {
-        let (mut c, _) = client(1);
-        c.submit(Time(0), 1, question(1)).unwrap();
-        c.submit(Time(0), 2, question(2)).unwrap();
-        c.next_to_send(Time(0)).unwrap();
-        assert_eq!(c.next_deadline(), Time(2_000_000));
-        assert!(c.on_time(Time(1_999_999)).is_none());
-        assert_eq!(c.on_time(Time(2_000_000)).unwrap().who, 2);
-        assert!(c.on_time(Time(2_000_000)).is_none());
-        assert_eq!(c.on_time(c.next_deadline()).unwrap().who, 1);
-        assert!(c.is_empty());
-        assert_eq!(c.next_deadline(), Time::NEVER);
-    }
-
-    #[test]
-    fn joins_go_first_and_a_new_sa_is_asked_again() {
-        let (mut c, mut rng) = client(1);
-        c.submit(Time(0), 1, question(1)).unwrap();
-        let m = McMember { mgid: Gid([0xff; 16]), ..McMember::default() };
-        c.submit(Time(0), 2, Ask::Join(m)).unwrap();
-        let (_, mad) = c.next_to_send(Time(0)).unwrap();
-        assert_eq!(mad.attribute(), sa::ATTR_MCMEMBER);
-        c.resend_all(Time(1));
-        let (_, again) = c.next_to_send(Time(1)).unwrap();
-        assert_eq!(again.attribute(), sa::ATTR_MCMEMBER);
-        assert_ne!(again.tid(), mad.tid());
-        let mut bad = answer(&again, 0);
-        bad.0[56 + 36..56 + 38].copy_from_slice(&[0, 1]);
-        let a = c.received(Time(2), 0, &bad, &mut rng).unwrap();
-        assert_eq!((a.who, a.result.unwrap_err()), (2, SaError::Malformed), "a unicast LID is no group's");
-        assert_eq!(c.drain(), vec![1]);
-    }
-}
+#[path = "sa_tests.rs"]
+mod tests;

@@ -20,7 +20,11 @@ static SUBNET: Shared = Shared::new(|o| {
 fn groups(lab: &Lab<'_>, host: &str, pkey: u16) -> Vec<[u8; 16]> {
     let [high, low] = pkey.to_be_bytes();
     let joined = lab.port(host).unwrap().joined;
-    joined.into_iter().map(|(mgid, _)| mgid).filter(|g| g[..6] == [0xff, 0x15, 0x40, 0x01, high, low]).collect()
+    joined
+        .into_iter()
+        .map(|(mgid, _)| mgid)
+        .filter(|g| g[..4] == util::ADDRESS_GROUP && g[4..6] == [high, low])
+        .collect()
 }
 
 #[test]
@@ -89,6 +93,7 @@ fn the_default_partition_is_the_first_of_the_table() {
     for host in ["H1", "H2"] {
         let joined = util::wait_for(util::PATIENCE, || (!groups(&lab, host, 0x8001).is_empty()).then_some(()));
         assert!(joined.is_some(), "{host} joins {:x?}", lab.port(host).unwrap().joined);
+        lab.wait_joined(host);
         let said = lab.acme(host, &["-e"]);
         let line = said.lines().find(|l| l.ends_with(&format!(",ibacmp,{host}"))).expect("an endpoint with the name");
         assert!(line.contains(",0x8001,"), "{line}");

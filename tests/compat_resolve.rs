@@ -3,6 +3,7 @@
 mod util;
 
 use std::net::Ipv6Addr;
+use std::time::{Duration, Instant};
 
 use ibacm_wire::client::{
     EP_FLAG_DEST, EP_FLAG_SOURCE, Entry, FLAG_NODELAY, FLAG_QUERY_SA, HDR_LEN, PATH_FLAGS, Status, TYPE_IP, TYPE_IP6,
@@ -10,7 +11,7 @@ use ibacm_wire::client::{
 };
 use ibacm_wire::{Gid, PathRecord, path};
 use util::client::{between, ip, name, to_gid, to_lid};
-use util::{Client, Daemon, Lab, Message, Shared, sa};
+use util::{Client, Daemon, Lab, Message, Program, Shared, sa};
 
 static SUBNET: Shared = Shared::new(|o| o.hosts = 4);
 
@@ -209,7 +210,7 @@ fn routes_of_the_group_have_its_parameters() {
     let lab = SUBNET.enter();
     let _daemons = ours_everywhere(&lab, "route_prot acm\n");
     let [one, two] = lab.hosts(["H1", "H2"]);
-    let mgid = one.joined.iter().find(|(g, _)| g[..4] == [0xff, 0x15, 0x40, 0x01]).expect("it is in its group").0;
+    let mgid = one.joined.iter().find(|(g, _)| g[..4] == util::ADDRESS_GROUP).expect("it is in its group").0;
     let group = sa::group(&lab, &mgid);
     let mut wanted = PathRecord::default();
     wanted.set_dgid(Gid(two.gid));
@@ -233,4 +234,31 @@ fn routes_of_the_group_have_its_parameters() {
     assert_eq!(path, wanted, "{group:?}");
     // A question by path goes to the SA all the same.
     assert_eq!(client.resolve(&[to_lid(0, two.lid)]).path(), sa::path(&lab, one.lid, two.lid));
+}
+
+#[test]
+fn before_the_group_is_joined_only_what_needs_it_waits() {
+    let lab = SUBNET.enter();
+    let [one, two] = lab.hosts(["H1", "H2"]);
+    let _peer = lab.ours("H2", "route_prot acm\n");
+    lab.inject("sa delay ms=1000 host=H1 attr=0x38").unwrap();
+    let started = Instant::now();
+    let _daemon = lab.start_configured(Program::Ours, "H1", "route_prot acm\nloopback_prot none\n");
+    let mut waiting = ["10.77.0.1", "10.77.0.2"].map(|dest| {
+        let mut client = Client::connect(&lab, "H1");
+        client.ask(&between("10.77.0.1", dest));
+        client
+    });
+    let mut client = Client::connect(&lab, "H1");
+    assert_eq!(client.resolve(&[to_lid(0, two.lid)]).path(), sa::path(&lab, one.lid, two.lid));
+    assert_eq!(client.resolve(&[to_gid(FLAG_QUERY_SA, two.gid)]).path().dlid(), two.lid);
+    for client in &mut waiting {
+        assert!(client.is_silent(Duration::from_millis(20)), "there is no group to ask or to take the path from");
+    }
+    assert!(started.elapsed() < Duration::from_millis(950), "{:?}", started.elapsed());
+    for (client, target) in waiting.iter_mut().zip([&one, &two]) {
+        let path = client.recv().expect("an answer").path();
+        assert_eq!((path.dlid(), path.dgid()), (target.lid, Gid(target.gid)));
+    }
+    assert!(started.elapsed() >= Duration::from_millis(1000), "{:?}", started.elapsed());
 }

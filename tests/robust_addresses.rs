@@ -168,7 +168,7 @@ fn more_news_than_the_kernel_keeps() {
     // It sleeps through all of them.
     daemon.signal("STOP");
     batch(&lines);
-    batch("addr add 10.77.30.1/16 dev ib0\naddr del 10.77.0.1/16 dev ib0\n");
+    batch("addr del 10.77.0.1/16 dev ib0\naddr add 10.77.30.1/16 dev ib0\n");
     daemon.signal("CONT");
     shows(&lab, 1, "10.77.30.1/16", true);
     let wanted: BTreeSet<String> = ["10.77.30.1/16", "fd77::1/64", "h1"].map(str::to_owned).into();

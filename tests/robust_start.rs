@@ -7,8 +7,10 @@ mod rob;
 mod util;
 
 use std::fs;
+use std::io::Write as _;
 use std::os::unix::fs::symlink;
 use std::path::PathBuf;
+use std::time::{Duration, Instant};
 
 use rob::{Running, enter};
 use util::client::between;
@@ -95,6 +97,10 @@ fn files_that_cannot_be_read() {
     refused(&lab, &[], &["/etc/rdma/ibacm_opts.cfg", "symbolic links"]);
     fs::remove_file(&opts).unwrap();
     refused(&lab, &["-A", "/etc"], &["/etc: ", "directory"]);
+    let pipe = lab.file("H1", "/etc/rdma/pipe");
+    let _ = fs::remove_file(&pipe);
+    assert!(std::process::Command::new("mkfifo").arg(&pipe).status().unwrap().success());
+    refused(&lab, &["-O", "/etc/rdma/pipe"], &["/etc/rdma/pipe", "a pipe"]);
     refused(&lab, &["-O", "/dev/null/opts"], &["/dev/null/opts", "ot a directory"]);
     // The log's own place.
     fs::write(&opts, "log_file /proc/none/log\n").unwrap();
@@ -168,6 +174,60 @@ fn nothing_is_left_after_the_end() {
     lab.wait_joined("H1");
     Client::connect(&lab, "H1").resolve(&between("10.77.0.1", "fd77::1")).path();
     drop(next);
+}
+
+#[test]
+fn clients_that_wait_do_not_keep_it() {
+    let lab = enter(&LAB);
+    options(&lab, "");
+    let daemon = lab.start_configured(Program::Ours, "H1", "");
+    lab.wait_joined("H1");
+    let mut waits = Client::connect(&lab, "H1");
+    waits.ask(&between("10.77.0.1", "10.77.9.9"));
+    let mut idle = Client::connect(&lab, "H1");
+    // It has more to say to this one than fits.
+    let mut lazy = Client::connect(&lab, "H1");
+    lazy.stream().set_write_timeout(Some(Duration::from_millis(50))).unwrap();
+    let (own, length) = ibacm_wire::client::resolve_request(1, &between("10.77.0.1", "fd77::1"));
+    while lazy.stream().write_all(&own[..length].repeat(64)).is_ok() {}
+    let begin = Instant::now();
+    daemon.signal("TERM");
+    assert_eq!(daemon.wait(), Some(0));
+    assert!(begin.elapsed() < Duration::from_secs(4), "{:?}", begin.elapsed());
+    assert_eq!(run_directory(&lab), []);
+    assert!(waits.recv().is_none_or(|m| m.header.status != 0));
+    assert_eq!(idle.recv(), None);
+}
+
+#[test]
+fn a_wish_to_reload_loses_no_client() {
+    let lab = enter(&LAB);
+    options(&lab, "");
+    let mut daemon = lab.start_configured(Program::Ours, "H1", "timeout 300\nretries 1\n");
+    lab.wait_joined("H1");
+    let mut idle = Client::connect(&lab, "H1");
+    let mut half = Client::connect(&lab, "H1");
+    let (own, length) = ibacm_wire::client::resolve_request(1, &between("10.77.0.1", "fd77::1"));
+    half.send(&own[..50]);
+    let mut waits = Client::connect(&lab, "H1");
+    waits.ask(&between("10.77.0.1", "10.77.9.9"));
+    for _ in 0..20 {
+        daemon.signal("HUP");
+        std::thread::sleep(Duration::from_millis(20));
+    }
+    // With a file that is wrong, and one that is not there any more.
+    for text in ["timeout never\nnonsense", ""] {
+        lab.write("H1", "/etc/rdma/ibacm_opts.cfg", text);
+        daemon.signal("HUP");
+        std::thread::sleep(Duration::from_millis(50));
+    }
+    fs::remove_file(lab.file("H1", "/etc/rdma/ibacm_opts.cfg")).unwrap();
+    daemon.signal("HUP");
+    idle.resolve(&between("10.77.0.1", "fd77::1")).path();
+    half.send(&own[50..length]);
+    half.recv().expect("an answer").path();
+    assert_ne!(waits.recv().expect("an answer").header.status, 0);
+    assert!(daemon.is_alive());
 }
 
 #[test]

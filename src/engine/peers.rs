@@ -188,7 +188,7 @@ impl Engine {
         self.pump_responses(ep);
     }
 
-    fn pump_responses(&mut self, ep: EpId) {
+    pub(super) fn pump_responses(&mut self, ep: EpId) {
         let depth = self.config.send_depth;
         let e = &mut self.eps[ep.0 as usize];
         while e.responses_sent < depth {

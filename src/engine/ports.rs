@@ -87,8 +87,8 @@ impl PortInfo {
 
 pub(super) struct Port {
     pub info: PortInfo,
-    /// When it was first active.
-    pub up_since: Option<Time>,
+    /// When it was first active after the preload files were read, or when they were.
+    pub preloaded_since: Option<Time>,
     pub sa: SaClient<SaWho>,
 }
 
@@ -100,8 +100,8 @@ impl Engine {
         let Some(i) = known else {
             let sa = SaClient::new(self.config.sa(), &mut self.rng);
             let id = PortId(self.ports.len() as u32);
-            let up_since = info.active.then_some(now);
-            self.ports.push(Port { info, up_since, sa });
+            let preloaded_since = info.active.then_some(now);
+            self.ports.push(Port { info, preloaded_since, sa });
             self.refresh();
             self.say_preloaded(id);
             return id;
@@ -109,7 +109,7 @@ impl Engine {
         let id = PortId(i as u32);
         let old = std::mem::replace(&mut self.ports[i].info, info);
         if self.ports[i].info.active {
-            self.ports[i].up_since.get_or_insert(now);
+            self.ports[i].preloaded_since.get_or_insert(now);
         }
         let new = &self.ports[i].info;
         let stays = old.active && new.active;
@@ -289,6 +289,9 @@ impl Engine {
     pub fn endpoint_opened(&mut self, now: Time, ep: EpId, qpn: u32) {
         let Some(e) = self.eps.get_mut(ep.0 as usize).filter(|e| e.up) else { return };
         e.qpn = Some(qpn);
+        // what an earlier QP had still to send is gone with it, and nobody will tell of its end
+        e.responses_sent = 0;
+        self.pump_responses(ep);
         self.join_all(now, ep);
         self.pump_sa(now, self.eps[ep.0 as usize].port);
     }

@@ -5,7 +5,8 @@
 //! change it, and own addresses come before it.
 //!
 //! As with what was learned, an address is good for `addr_timeout` and its path for `route_timeout` too, both counted
-//! from when the port came up first. After that the files count no longer and the fabric is asked.
+//! from when the files were read, or the port came up first after that. Then the files count no longer and the fabric
+//! is asked.
 
 use ibacm_wire::path::REVERSIBLE;
 use ibacm_wire::{Gid, PathRecord};
@@ -24,11 +25,15 @@ enum To {
 }
 
 impl Engine {
-    /// Tells what the preload files say, in the place of what they said before.
-    pub fn set_preload(&mut self, preload: Preload) {
+    /// Tells what the preload files say, in the place of what they said before, and of what was learned.
+    pub fn set_preload(&mut self, now: Time, preload: Preload) {
         self.preload = preload;
+        for p in &mut self.ports {
+            p.preloaded_since = p.info.active.then_some(now);
+        }
         for i in 0..self.eps.len() as u32 {
             self.doubt_preloaded(EpId(i));
+            self.forget_learned(EpId(i));
         }
         for i in 0..self.ports.len() as u32 {
             self.say_preloaded(PortId(i));
@@ -57,7 +62,7 @@ impl Engine {
 
     /// Until when the files count for the endpoint: addresses, and paths.
     fn preloaded_until(&self, ep: EpId) -> (Time, Time) {
-        let since = self.ports[self.eps[ep.0 as usize].port.0 as usize].up_since.unwrap_or_default();
+        let since = self.ports[self.eps[ep.0 as usize].port.0 as usize].preloaded_since.unwrap_or_default();
         let address = since.plus_minutes(self.config.addr_timeout);
         (address, address.min(since.plus_minutes(self.config.route_timeout)))
     }
@@ -160,6 +165,17 @@ impl Engine {
         let gid = self.preload.hosts.find(addr)?;
         let contradicts = self.eps[ep.0 as usize].has_addr(addr) && !self.info(ep).gids.contains(&gid);
         (now < self.preloaded_until(ep).0 && !contradicts).then_some(gid)
+    }
+
+    /// Takes entries out that the files could fill and that nobody waits for.
+    fn forget_learned(&mut self, ep: EpId) {
+        if self.preload.hosts.is_empty() {
+            return;
+        }
+        let (hosts, e) = (&self.preload.hosts, &mut self.eps[ep.0 as usize]);
+        let learned = e.cache.iter().filter(|(id, d)| d.is_learned() && !e.pending.contains_key(id));
+        let given: Vec<DestId> = learned.filter(|(_, d)| hosts.find(&d.addr()).is_some()).map(|(id, _)| id).collect();
+        given.into_iter().for_each(|id| e.cache.remove(id));
     }
 
     /// Preloaded entries of the endpoint are filled again when they are next asked for: its port has changed, or the

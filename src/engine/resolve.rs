@@ -56,8 +56,10 @@ impl Engine {
         if addr.kind() == TYPE_PATH {
             return self.ask_route(now, ep, dest);
         }
-        if self.eps[ep.0 as usize].has_addr(&addr) {
-            // an own address that is not to be looped back: the SA may still be asked for the path
+        let e = &self.eps[ep.0 as usize];
+        let groupless = e.first_group().is_none() && e.groups.first().is_none_or(|g| !g.refused);
+        if e.has_addr(&addr) && !(groupless && self.config.route_prot == RouteProt::Acm) {
+            // an own address that is not to be looped back: the SA or the group still says what the path is
             let info = self.info(ep);
             let (gid, lid) = (info.gid(), info.lid);
             let qpn = self.eps[ep.0 as usize].qpn.unwrap_or(0);
@@ -97,7 +99,14 @@ impl Engine {
         let waiting = std::mem::take(&mut self.eps[ep.0 as usize].await_group);
         for (_, dest) in waiting {
             let e = &mut self.eps[ep.0 as usize];
-            if !e.cache.get(dest).is_some_and(|d| d.state == State::QueryAddr) {
+            let Some(addr) = e.cache.get(dest).filter(|d| d.state == State::QueryAddr).map(|d| d.addr()) else {
+                continue;
+            };
+            if e.has_addr(&addr) {
+                // no peer needs to be asked, as in `start`
+                if let Err(status) = self.start(now, ep, dest, None) {
+                    self.fail(now, ep, dest, status, "the look-up cannot be started");
+                }
                 continue;
             }
             match e.arp.start(dest, &mut self.rng) {

@@ -1,6 +1,8 @@
 //! The engine as a whole, in virtual time.
 
+mod preload;
 mod protocol;
+mod reconfigure;
 mod resolving;
 mod sim;
 mod trouble;

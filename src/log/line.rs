@@ -71,6 +71,21 @@ impl Line {
         }
         Line { stamp: Stamp::now(), text: escaped.out }
     }
+
+    /// How much it matters, in the system's numbers: 3 error, 4 warning, 5 notice, 6 information, 7 debugging.
+    pub(super) fn severity(&self, level: u8) -> u8 {
+        // A line names its source, and a finding its place, before it says what it is.
+        let said = |word: &str| {
+            self.text.split(": ").any(|part| part.get(..word.len()).is_some_and(|start| start.eq_ignore_ascii_case(word)))
+        };
+        match level {
+            0 if said("error") => 3,
+            0 if said("warn") => 4,
+            0 => 5,
+            1 => 6,
+            _ => 7,
+        }
+    }
 }
 
 /// Escapes control characters, and refuses to grow beyond its bound.
@@ -117,6 +132,17 @@ mod tests {
         let line = Line::new("arp", format_args!("{}", "a\nb\t\x1b[2J\0\u{9b}\u{202e}é\\"));
         assert_eq!(line.text, r"arp: a\x0ab\x09\x1b[2J\x00\u{9b}\u{202e}é\");
         assert_eq!(Line::new("", format_args!("x: y")).text, "x: y");
+    }
+
+    #[test]
+    fn severities() {
+        let shown = |level, text: &str| Line::new("sa", format_args!("{text}")).severity(level);
+        assert_eq!(shown(0, "Error - no"), 3);
+        assert_eq!(shown(0, "o.cfg:3: error: a NUL byte"), 3);
+        assert_eq!(shown(0, "o.cfg:3: warning: unknown option"), 4);
+        assert_eq!(shown(0, "the port is in error"), 5);
+        assert_eq!(shown(0, "\u{e9}\u{e9}\u{e9}"), 5);
+        assert_eq!((shown(1, "error"), shown(2, "error"), shown(9, "")), (6, 7, 7));
     }
 
     #[test]

@@ -1,21 +1,24 @@
 //! Where lines go: a descriptor, a file, or the system's log. None of them is ever waited for.
+//!
+//! A descriptor that leads to systemd's journal gets the priority in front of a line and no time, for the journal keeps
+//! both by itself.
 #![allow(unsafe_code)] // write(2) without the standard library's buffers, and poll(2), which it doesn't have.
 
-use super::line::{Line, Stamp};
+use super::line::Line;
+#[cfg(feature = "syslog")]
+use super::syslog::Syslog;
 use crate::options::LogTarget;
+use std::env;
 use std::fmt;
 use std::fs::{self, File, OpenOptions, Permissions};
 use std::io;
 use std::os::fd::{AsRawFd, RawFd};
 use std::os::unix::fs::{MetadataExt, OpenOptionsExt, PermissionsExt};
-use std::os::unix::net::UnixDatagram;
 use std::path::{Path, PathBuf};
 
 /// The mode of a new log file, less what the umask takes; what others could write is taken from an old one too.
 const MODE: u32 = 0o644;
 const WRITABLE_BY_OTHERS: u32 = 0o022;
-/// Where the system's log listens.
-const DEV_LOG: &str = "/dev/log";
 
 /// Why a log file could not be opened.
 #[derive(Debug)]
@@ -44,20 +47,27 @@ impl std::error::Error for LogError {
 }
 
 pub(super) enum Sink {
-    /// Standard output or error, by number: what stands behind it may change when the process becomes a daemon.
-    Fd(RawFd),
+    /// Standard output or error, by number: what stands behind it may change when the process becomes a daemon. And
+    /// whether it was the journal when it was opened.
+    Fd { fd: RawFd, journal: bool },
     /// A file, and whether its last line was cut short.
     File { path: PathBuf, file: File, cut: bool },
     /// The system's log.
+    #[cfg(feature = "syslog")]
     Syslog(Syslog),
 }
 
 impl Sink {
     pub(super) fn open(target: &LogTarget) -> Result<Self, LogError> {
+        let standard = |fd| {
+            let stream = env::var("JOURNAL_STREAM").ok();
+            Sink::Fd { fd, journal: is_journal(fd, stream.as_deref()) }
+        };
         Ok(match target {
-            LogTarget::Stdout => Sink::Fd(1),
-            LogTarget::Stderr => Sink::Fd(2),
-            LogTarget::Syslog => Sink::Syslog(Syslog::new(DEV_LOG)),
+            LogTarget::Stdout => standard(1),
+            LogTarget::Stderr => standard(2),
+            #[cfg(feature = "syslog")]
+            LogTarget::Syslog => Sink::Syslog(Syslog::new()),
             LogTarget::File(path) => match open_file(path) {
                 Ok(file) => Sink::File { path: path.clone(), file, cut: false },
                 Err(error) => return Err(LogError { path: path.clone(), error }),
@@ -69,14 +79,20 @@ impl Sink {
     pub(super) fn target(&self) -> Option<LogTarget> {
         match self {
             Sink::File { path, .. } => Some(LogTarget::File(path.clone())),
-            Sink::Fd(_) | Sink::Syslog(_) => None,
+            _ => None,
         }
     }
 
     /// Writes a line whole; an error means that it is lost, or was cut.
     pub(super) fn write(&mut self, level: u8, line: &Line) -> io::Result<()> {
         match self {
-            Sink::Fd(fd) => write_fd(*fd, format!("{}: {}\n", line.stamp, line.text).as_bytes()).map(drop),
+            Sink::Fd { fd, journal } => {
+                let text = match journal {
+                    true => format!("<{}>{}\n", line.severity(level), line.text),
+                    false => format!("{}: {}\n", line.stamp, line.text),
+                };
+                write_fd(*fd, text.as_bytes()).map(drop)
+            }
             Sink::File { file, cut, .. } => {
                 // A newline first, where a full disk left half a line behind.
                 let start = if *cut { "\n" } else { "" };
@@ -85,6 +101,7 @@ impl Sink {
                 *cut = written < text.len();
                 if *cut { Err(io::ErrorKind::WriteZero.into()) } else { Ok(()) }
             }
+            #[cfg(feature = "syslog")]
             Sink::Syslog(syslog) => syslog.write(level, line),
         }
     }
@@ -137,61 +154,11 @@ fn write_fd(fd: RawFd, bytes: &[u8]) -> io::Result<usize> {
     usize::try_from(written).map_err(|_| io::Error::last_os_error())
 }
 
-/// A connection to the system's log that finds it again after it was restarted.
-pub(super) struct Syslog {
-    path: PathBuf,
-    socket: Option<UnixDatagram>,
-}
-
-impl Syslog {
-    pub(super) fn new(path: impl Into<PathBuf>) -> Self {
-        let mut syslog = Syslog { path: path.into(), socket: None };
-        // Not there yet is no error: every line tries again.
-        syslog.socket = syslog.connect().ok();
-        syslog
-    }
-
-    fn connect(&self) -> io::Result<UnixDatagram> {
-        let socket = UnixDatagram::unbound()?;
-        socket.set_nonblocking(true)?;
-        socket.connect(&self.path)?;
-        Ok(socket)
-    }
-
-    fn write(&mut self, level: u8, line: &Line) -> io::Result<()> {
-        let message = message(level, line, std::process::id());
-        if let Some(socket) = &self.socket {
-            match socket.send(message.as_bytes()) {
-                Ok(_) => return Ok(()),
-                // It lives and is busy: connecting again would not help.
-                Err(error) if matches!(error.raw_os_error(), Some(libc::EAGAIN | libc::ENOBUFS)) => return Err(error),
-                Err(_) => {}
-            }
-        }
-        self.socket = None;
-        let socket = self.connect()?;
-        socket.send(message.as_bytes())?;
-        self.socket = Some(socket);
-        Ok(())
-    }
-}
-
-/// A line as the system's log takes it: `<priority>Jan  2 03:04:05 ibacm[pid]: source: text`.
-fn message(level: u8, line: &Line, pid: u32) -> String {
-    const MONTHS: [&str; 12] = ["Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec"];
-    // Facility 3 is that of daemons; severities: 3 error, 4 warning, 5 notice, 6 information, 7 debugging.
-    let text = line.text.split_once(": ").map_or(line.text.as_str(), |(_, text)| text);
-    let starts = |word: &str| text.get(..word.len()).is_some_and(|start| start.eq_ignore_ascii_case(word));
-    let severity = match level {
-        0 if starts("error") => 3,
-        0 if starts("warn") => 4,
-        0 => 5,
-        1 => 6,
-        _ => 7,
-    };
-    let Stamp { month, day, hour, minute, second, .. } = line.stamp;
-    let month = MONTHS.get(month.saturating_sub(1) as usize).unwrap_or(&"Jan");
-    format!("<{}>{month} {day:2} {hour:02}:{minute:02}:{second:02} ibacm[{pid}]: {}", 3 << 3 | severity, line.text)
+/// Whether a descriptor leads to systemd's journal, which `stream` (`device:inode`, from `$JOURNAL_STREAM`) names.
+fn is_journal(fd: RawFd, stream: Option<&str>) -> bool {
+    let Some((device, inode)) = stream.and_then(|text| text.split_once(':')) else { return false };
+    let behind = fs::metadata(format!("/proc/self/fd/{fd}"));
+    behind.is_ok_and(|there| Ok(there.dev()) == device.parse() && Ok(there.ino()) == inode.parse())
 }
 
 #[cfg(test)]

@@ -90,7 +90,7 @@ fn full_device_loses_the_line_without_panic() {
 #[test]
 fn full_pipe_is_not_waited_for_and_broken_one_is_no_signal() {
     let (mut reader, writer) = io::pipe().unwrap();
-    let mut sink = Sink::Fd(writer.as_raw_fd());
+    let mut sink = Sink::Fd { fd: writer.as_raw_fd(), journal: false };
     let mut written = 0_usize;
     while sink.write(0, &line("x")).is_ok() {
         written += 1;
@@ -106,7 +106,7 @@ fn full_pipe_is_not_waited_for_and_broken_one_is_no_signal() {
 
 #[test]
 fn closed_descriptor_is_an_error() {
-    assert!(Sink::Fd(1_000_000).write(0, &line("x")).is_err());
+    assert!(Sink::Fd { fd: 1_000_000, journal: false }.write(0, &line("x")).is_err());
 }
 
 #[test]
@@ -124,46 +124,21 @@ fn half_a_line_does_not_spoil_the_next() {
 }
 
 #[test]
-fn system_log_is_found_again() {
-    let dir = Dir::new("syslog");
-    let path = dir.0.join("log");
-    let mut syslog = Syslog::new(&path);
-    assert!(syslog.write(0, &line("nobody is there")).is_err());
-    for round in 0..2 {
-        let server = UnixDatagram::bind(&path).unwrap();
-        syslog.write(1, &line("hello")).unwrap();
-        let mut buffer = [0; 256];
-        let length = server.recv(&mut buffer).unwrap();
-        let text = std::str::from_utf8(&buffer[..length]).unwrap();
-        assert!(text.starts_with("<30>") && text.ends_with("]: test: hello"), "{round}: {text}");
-        drop(server);
-        fs::remove_file(&path).unwrap();
-        assert!(syslog.write(0, &line("it went away")).is_err());
+fn the_journal_is_known_by_its_stream() {
+    let dir = Dir::new("journal");
+    let path = dir.0.join("stream");
+    let file = OpenOptions::new().append(true).create(true).open(&path).unwrap();
+    let fd = file.as_raw_fd();
+    let status = file.metadata().unwrap();
+    let own = format!("{}:{}", status.dev(), status.ino());
+    assert!(is_journal(fd, Some(&own)));
+    let wrong = format!("{}:{}", status.dev(), status.ino() + 1);
+    for other in [None, Some(""), Some(":"), Some("x:y"), Some("1"), Some(wrong.as_str())] {
+        assert!(!is_journal(fd, other), "{other:?}");
     }
-}
-
-#[test]
-fn busy_system_log_is_not_waited_for() {
-    let dir = Dir::new("busy");
-    let path = dir.0.join("log");
-    let _server = UnixDatagram::bind(&path).unwrap();
-    let mut syslog = Syslog::new(&path);
-    let mut sent = 0;
-    while syslog.write(0, &line("x")).is_ok() {
-        sent += 1;
-        assert!(sent < 1_000_000, "the queue never fills");
-    }
-}
-
-#[test]
-fn system_log_messages() {
-    let stamp = Stamp { month: 12, day: 5, hour: 1, minute: 2, second: 3, ..Stamp::default() };
-    let shown = |level, text: &str| message(level, &Line { stamp, text: text.to_owned() }, 7);
-    assert_eq!(shown(0, "sa: Error - no"), "<27>Dec  5 01:02:03 ibacm[7]: sa: Error - no");
-    assert!(shown(0, "sa: warning: x").starts_with("<28>"));
-    assert!(shown(0, "up").starts_with("<29>"));
-    assert!(shown(1, "up").starts_with("<30>"));
-    assert!(shown(2, "up").starts_with("<31>"));
-    let odd = Line { stamp: Stamp { month: 0, ..stamp }, text: String::from("é: é") };
-    assert!(message(0, &odd, 7).contains("Jan"));
+    assert!(!is_journal(1_000_000, Some(&own)));
+    let mut sink = Sink::Fd { fd, journal: true };
+    sink.write(0, &line("warning: x")).unwrap();
+    sink.write(2, &line("y")).unwrap();
+    assert_eq!(fs::read_to_string(&path).unwrap(), "<4>test: warning: x\n<7>test: y\n");
 }

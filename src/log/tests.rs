@@ -64,7 +64,7 @@ fn the_whole_way() {
 fn lost_lines_are_told() {
     // A logger of its own: the first target takes nothing, the second does.
     let mut logger = Logger::new();
-    logger.sink = Sink::Fd(1_000_000);
+    logger.sink = Sink::Fd { fd: 1_000_000, journal: false };
     for _ in 0..3 {
         logger.put(0, "x", format_args!("lost"));
     }

@@ -2,8 +2,9 @@
 
 use super::{Finding, Options, parse};
 use std::fmt;
-use std::fs::File;
+use std::fs::OpenOptions;
 use std::io::{self, Read};
+use std::os::unix::fs::{FileTypeExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
 /// Largest configuration file, in bytes. An address file of 10,000 nodes is under one MiB.
@@ -36,11 +37,15 @@ impl std::error::Error for ReadError {}
 /// or a slip in its permissions would silently put the defaults in force.
 pub fn read(path: &Path) -> Result<Option<Vec<u8>>, ReadError> {
     let failed = |error| ReadError::Io(path.to_owned(), error);
-    let file = match File::open(path) {
+    // A pipe that nobody writes to would be waited for.
+    let file = match OpenOptions::new().read(true).custom_flags(libc::O_NONBLOCK).open(path) {
         Ok(file) => file,
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
         Err(error) => return Err(failed(error)),
     };
+    if file.metadata().is_ok_and(|status| status.file_type().is_fifo()) {
+        return Err(failed(io::Error::new(io::ErrorKind::InvalidInput, "it is a pipe")));
+    }
     let mut bytes = Vec::new();
     file.take(MAX_FILE + 1).read_to_end(&mut bytes).map_err(failed)?;
     if bytes.len() as u64 > MAX_FILE {

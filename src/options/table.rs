@@ -14,6 +14,12 @@ const MAX_MS: i64 = 3_600_000;
 /// Largest number of requests or buffers.
 const MAX_DEPTH: i64 = 65_536;
 
+/// What `log_file` can be; the system's log is a feature that this program may have been built without.
+const LOG_TARGETS: &str = match cfg!(feature = "syslog") {
+    true => "stdout, stderr, syslog or a path",
+    false => "stdout, stderr or a path (this program was built without syslog)",
+};
+
 /// One option of the file.
 pub(super) struct OptionRow {
     /// Its name, in lower case.
@@ -85,11 +91,14 @@ impl OptionRow {
     pub(super) fn set_leniently<'a>(&self, options: &mut Options, value: &'a [u8]) -> Option<&'a [u8]> {
         let sign = usize::from(value.first().is_some_and(|b| matches!(b, b'+' | b'-')));
         let digits = value[sign..].iter().take_while(|b| b.is_ascii_digit()).count();
+        if digits == 0 {
+            return None;
+        }
         let start = &value[..sign + digits];
         if start.len() < value.len() && (self.set)(options, start).is_some() {
             return Some(start);
         }
-        let above = digits > 0 && value[0] != b'-' && !value[sign..][..digits].iter().all(|&b| b == b'0');
+        let above = value[0] != b'-' && !value[sign..][..digits].iter().all(|&b| b == b'0');
         let most = self.most.filter(|_| above)?.as_bytes();
         (self.set)(options, most).map(|()| most)
     }
@@ -97,7 +106,7 @@ impl OptionRow {
 
 /// Every option but `provider`, in the order in which they are shown.
 pub(super) static TABLE: &[OptionRow] = &[
-    row!(log_file, "stdout, stderr, syslog or a path", log_target, show_log_target),
+    row!(log_file, LOG_TARGETS, log_target, show_log_target),
     level_row!(log_level),
     level_row!(umad_debug_level),
     path_row!(lock_file),
@@ -191,7 +200,11 @@ fn log_target(value: &[u8]) -> Option<LogTarget> {
     Some(match value.to_ascii_lowercase().as_slice() {
         b"stdout" => LogTarget::Stdout,
         b"stderr" => LogTarget::Stderr,
+        #[cfg(feature = "syslog")]
         b"syslog" => LogTarget::Syslog,
+        // Not a file of this name somewhere.
+        #[cfg(not(feature = "syslog"))]
+        b"syslog" => return None,
         _ => LogTarget::File(path(value)?),
     })
 }
@@ -200,6 +213,7 @@ fn show_log_target(held: &LogTarget) -> String {
     match held {
         LogTarget::Stdout => String::from("stdout"),
         LogTarget::Stderr => String::from("stderr"),
+        #[cfg(feature = "syslog")]
         LogTarget::Syslog => String::from("syslog"),
         LogTarget::File(path) => path.display().to_string(),
     }

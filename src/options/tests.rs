@@ -108,8 +108,22 @@ fn names_without_case_and_the_last_line_holds() {
     let options = good("RETRIES 3\n  Retries\t4 \r\nLog_File STDERR");
     assert_eq!(options.retries, 4);
     assert_eq!(options.log_file, LogTarget::Stderr);
-    assert_eq!(good("log_file Syslog").log_file, LogTarget::Syslog);
     assert_eq!(good("log_file stdout").log_file, LogTarget::Stdout);
+}
+
+#[test]
+#[cfg(feature = "syslog")]
+fn the_system_log() {
+    assert_eq!(good("log_file Syslog").log_file, LogTarget::Syslog);
+    assert!(good("log_file syslog").render().contains(&String::from("log_file syslog")));
+}
+
+#[test]
+#[cfg(not(feature = "syslog"))]
+fn the_system_log_is_not_there() {
+    let (options, findings) = parsed("log_file syslog\n");
+    assert_eq!(options, Options::default());
+    assert!(findings[0].contains("'syslog'") && findings[0].contains("built without syslog"), "{findings:?}");
 }
 
 #[test]

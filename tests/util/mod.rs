@@ -1,23 +1,30 @@
 //! What tests of the whole service share: a simulated subnet, services on its hosts, and clients of theirs.
-#![allow(dead_code, unused_imports, reason = "each test program uses a part of it")]
+#![allow(dead_code, reason = "each test program uses a part of it")]
 
 pub mod client;
 pub mod sa;
 
+use std::collections::BTreeSet;
 use std::fs::{self, File};
+use std::net::Ipv6Addr;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::Duration;
 
 use fabric::subnet::unique_state;
+#[allow(unused_imports, reason = "likewise")]
 pub use fabric::subnet::wait_for;
 use fabric::{Options, PortLine, Subnet};
 
+#[allow(unused_imports, reason = "likewise")]
 pub use client::{Client, Message};
 
 /// No step of a test takes longer.
 pub const PATIENCE: Duration = Duration::from_secs(20);
+
+/// How the names of groups for addresses start.
+pub const ADDRESS_GROUP: [u8; 4] = [0xff, 0x15, 0x40, 0x01];
 
 /// A subnet that the tests of one program share. They have it one after another, and it ends with the last of them.
 pub struct Shared {
@@ -135,6 +142,10 @@ impl Lab<'_> {
     /// A service with these options and the address file that is there, if any; back when its socket answers.
     pub fn start_configured(&self, program: Program, host: &str, options: &str) -> Daemon {
         self.write(host, "/etc/rdma/ibacm_opts.cfg", options);
+        for port in self.ports().expect("the subnet answers").iter().filter(|p| p.host == host) {
+            // What a service before this one has joined does not count.
+            self.inject(&format!("leave {host} dev={} port={}", port.device, port.port)).expect("it is there");
+        }
         let daemon = self.spawn(program, host, &["-P"]);
         let up = wait_for(PATIENCE, || Client::try_connect(self, host).ok());
         assert!(up.is_some(), "{program:?} on {host} does not serve: {}", daemon.said());
@@ -170,7 +181,8 @@ impl Lab<'_> {
         fs::write(&path, text).unwrap_or_else(|e| panic!("{}: {e}", path.display()));
     }
 
-    /// Waits until every port of the host that is active has joined a group.
+    /// Waits until every port of the host that is active has joined a group, and hears what is sent to it: between the
+    /// two is a moment in which questions are lost.
     pub fn wait_joined(&self, host: &str) {
         let joined = wait_for(PATIENCE, || {
             let ports = self.ports().ok()?;
@@ -178,6 +190,29 @@ impl Lab<'_> {
             active.all(|p| !p.joined.is_empty()).then_some(())
         });
         assert!(joined.is_some(), "{host} joins no group");
+        let heard = wait_for(PATIENCE, || self.hears_its_groups(host).then_some(()));
+        assert!(heard.is_some(), "{host} is not attached to its groups");
+    }
+
+    /// Whether each partition of each port gets what is sent to one of its groups.
+    fn hears_its_groups(&self, host: &str) -> bool {
+        let ports = self.ports().expect("the subnet answers");
+        let mut groups = BTreeSet::new();
+        let mut partitions = BTreeSet::new();
+        for port in ports.iter().filter(|p| p.host == host && p.state == 4) {
+            for (mgid, _) in port.joined.iter().filter(|(g, _)| g[..4] == ADDRESS_GROUP) {
+                groups.insert(*mgid);
+                partitions.insert((&port.device, port.port, [mgid[4], mgid[5]]));
+            }
+        }
+        let counter = format!("mcast.{host}.received");
+        let before = self.stat(&counter).expect("the subnet counts");
+        for mgid in groups {
+            // Nothing that a service takes for a message.
+            let (mgid, pkey) = (Ipv6Addr::from(mgid), u16::from_be_bytes([mgid[4], mgid[5]]));
+            self.inject(&format!("raw mgid={mgid} pkey={pkey} data=00")).expect("there is such a group");
+        }
+        self.stat(&counter).expect("the subnet counts") - before >= partitions.len() as u64
     }
 
     /// The first ports of hosts.

@@ -99,6 +99,29 @@ fn a_failed_send_is_made_up_for() {
 }
 
 #[test]
+fn a_response_that_went_with_its_qp_does_not_hold_up_the_next() {
+    let mut net = Net::new(2, &Config::default());
+    net.ask(0, &[from(0), to(1)], 20 * MS).unwrap();
+    let src_qp = net.hosts[0].qps[&EP];
+    let asker = Rx { sgid: gid(0), dgid: group_gid(0xffff, 3, 4), slid: 10, src_qp, dlid_path_bits: 0 };
+    let mut question = claim(&super::octets(ip(0)));
+    question[24..88].fill(0);
+    question[24..28].copy_from_slice(&super::octets(ip(1)));
+    // a host that is dead does not say what became of its sends
+    net.hosts[1].dead = true;
+    net.hosts[1].engine.datagram(net.now, EP, &asker, &question);
+    net.run(MS);
+    net.hosts[1].dead = false;
+    net.hosts[1].qps.insert(EP, 0x999);
+    net.hosts[1].engine.endpoint_opened(net.now, EP, 0x999);
+    net.run(10 * MS);
+    net.sent.clear();
+    net.hosts[1].engine.datagram(net.now, EP, &asker, &question);
+    net.run(MS);
+    assert_eq!(net.sent.iter().map(|s| s.0).collect::<Vec<_>>(), [1]);
+}
+
+#[test]
 fn whoever_waits_for_a_host_is_served_when_that_host_asks_for_something() {
     let mut net = Net::new(3, &Config::default());
     net.hosts[1].dead = true;

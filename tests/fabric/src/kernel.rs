@@ -18,6 +18,9 @@ use crate::paths::StateDir;
 /// The multicast group of local services, as a mask.
 pub const LOCAL_SERVICES: u32 = 1 << 2;
 
+/// Bytes of answers that may wait to be read.
+const RECEIVE_BUFFER: usize = 16 << 20;
+
 /// A socket in a host's network namespace, on the protocol that stands for NETLINK_RDMA there.
 #[derive(Debug)]
 pub struct Kernel {
@@ -46,6 +49,8 @@ impl Kernel {
     /// without, it is just another process that talks to the group.
     pub fn new(state: &StateDir, host: &str, believed: bool) -> io::Result<Self> {
         let socket = netlink_socket(state, host, LOCAL_SERVICES)?;
+        // Thousands of answers may come at once.
+        setsockopt(&socket, sockopt::RcvBufForce, &RECEIVE_BUFFER)?;
         let port_id = getsockname::<NetlinkAddr>(socket.as_raw_fd())?.pid();
         let sign = believed.then(|| state.host(host).join("netlink-kernel"));
         if let Some(sign) = &sign {

@@ -1,0 +1,148 @@
+//! Questions to the subnet administrator: their order, their limits and what counts as an answer.
+
+use super::*;
+use crate::keyed::SipKey;
+use ibacm_wire::Gid;
+
+fn client(depth: usize) -> (SaClient<u32>, Rng) {
+    let mut rng = Rng::new(SipKey(1, 2));
+    (SaClient::new(SaConfig { depth, timeout_ms: 1000, retries: 1 }, &mut rng), rng)
+}
+
+fn question(n: u8) -> Ask {
+    let mut p = PathRecord::default();
+    p.set_dgid(Gid([n; 16]));
+    Ask::Path(p)
+}
+
+fn answer(mad: &SaMad, status: u16) -> SaMad {
+    let mut a = *mad;
+    a.0[3] |= sa::METHOD_RESP;
+    a.set_status(status);
+    a.0[56 + 40..56 + 42].copy_from_slice(&[0, 9]);
+    a
+}
+
+#[test]
+fn depth_limits_what_is_on_its_way_and_the_queue_moves_on_failure() {
+    let (mut c, mut rng) = client(1);
+    for i in 1..=3 {
+        c.submit(Time(0), u32::from(i), question(i)).unwrap();
+    }
+    let (tid, _) = c.next_to_send(Time(0)).unwrap();
+    assert!(c.next_to_send(Time(0)).is_none());
+    let a = c.send_failed(tid).unwrap();
+    assert_eq!((a.who, a.result.unwrap_err()), (1, SaError::Down));
+    let (_, mad) = c.next_to_send(Time(0)).unwrap();
+    let a = c.received(Time(1), 110, &mad, &mut rng).unwrap();
+    assert_eq!((a.who, a.result.unwrap_err()), (2, SaError::Timeout));
+    let (_, mad) = c.next_to_send(Time(0)).unwrap();
+    let a = c.received(Time(1), 0, &answer(&mad, 0), &mut rng).unwrap();
+    assert_eq!((a.who, a.result.unwrap().path().dlid()), (3, 9));
+    assert!(c.is_empty());
+}
+
+#[test]
+fn every_status_but_zero_is_a_failure() {
+    for status in [0x000c, 0x0100, 0x0200, 0x0300, 0x0400, 0x0500, 0x0600, 0x0700, 0x0900, 0x0301] {
+        let (mut c, mut rng) = client(1);
+        c.submit(Time(0), 1, question(1)).unwrap();
+        let (_, mad) = c.next_to_send(Time(0)).unwrap();
+        let e = c.received(Time(1), 0, &answer(&mad, status), &mut rng).unwrap().result.unwrap_err();
+        assert_eq!(e, SaError::Status(status));
+        assert_ne!(e.client_status(), Status::Success);
+    }
+}
+
+#[test]
+fn busy_is_asked_again_after_growing_pauses_and_ends() {
+    let (mut c, mut rng) = client(2);
+    c.submit(Time(0), 1, question(1)).unwrap();
+    let (mut now, mut tries) = (Time(0), 0);
+    loop {
+        let (_, mad) = c.next_to_send(now).unwrap();
+        tries += 1;
+        if let Some(a) = c.received(now, 0, &answer(&mad, 1), &mut rng) {
+            assert_eq!(a.result.unwrap_err(), SaError::Busy);
+            break;
+        }
+        assert!(c.next_to_send(now).is_none(), "a pause holds everything");
+        let next = c.next_deadline();
+        assert!(next > now && next < now.plus(Duration::from_secs(4)));
+        now = next;
+    }
+    assert!((3..=12).contains(&tries), "{tries} tries");
+    assert!(now < Time(2_000_000));
+}
+
+#[test]
+fn answers_to_something_else_are_not_answers() {
+    let (mut c, mut rng) = client(1);
+    c.submit(Time(0), 1, question(1)).unwrap();
+    let (_, mad) = c.next_to_send(Time(0)).unwrap();
+    let mut other = answer(&mad, 0);
+    other.0[15] ^= 1;
+    assert!(c.received(Time(1), 0, &other, &mut rng).is_none());
+    assert!(c.received(Time(1), 0, &mad, &mut rng).is_none(), "not even a response");
+    let mut wrong = answer(&mad, 0);
+    wrong.0[56 + 8] ^= 1;
+    let e = c.received(Time(1), 0, &wrong, &mut rng).unwrap().result.unwrap_err();
+    assert_eq!(e, SaError::Malformed);
+}
+
+#[test]
+fn nothing_waits_for_ever() {
+    let (mut c, _) = client(1);
+    c.submit(Time(0), 1, question(1)).unwrap();
+    c.submit(Time(0), 2, question(2)).unwrap();
+    c.next_to_send(Time(0)).unwrap();
+    assert_eq!(c.next_deadline(), Time(2_000_000));
+    assert!(c.on_time(Time(1_999_999)).is_none());
+    assert_eq!(c.on_time(Time(2_000_000)).unwrap().who, 2);
+    assert!(c.on_time(Time(2_000_000)).is_none());
+    assert_eq!(c.on_time(c.next_deadline()).unwrap().who, 1);
+    assert!(c.is_empty());
+    assert_eq!(c.next_deadline(), Time::NEVER);
+}
+
+#[test]
+fn joins_go_first_and_a_new_sa_is_asked_again() {
+    let (mut c, mut rng) = client(1);
+    c.submit(Time(0), 1, question(1)).unwrap();
+    let m = McMember { mgid: Gid([0xff; 16]), ..McMember::default() };
+    c.submit(Time(0), 2, Ask::Join(m)).unwrap();
+    let (_, mad) = c.next_to_send(Time(0)).unwrap();
+    assert_eq!(mad.attribute(), sa::ATTR_MCMEMBER);
+    c.resend_all(Time(1));
+    let (_, again) = c.next_to_send(Time(1)).unwrap();
+    assert_eq!(again.attribute(), sa::ATTR_MCMEMBER);
+    assert_ne!(again.tid(), mad.tid());
+    let mut bad = answer(&again, 0);
+    bad.0[56 + 36..56 + 38].copy_from_slice(&[0, 1]);
+    let a = c.received(Time(2), 0, &bad, &mut rng).unwrap();
+    assert_eq!((a.who, a.result.unwrap_err()), (2, SaError::Malformed), "a unicast LID is no group's");
+    assert_eq!(c.drain(), vec![1]);
+}
+
+#[test]
+fn a_join_without_an_answer_holds_no_question_up() {
+    let (mut c, mut rng) = client(1);
+    for i in [1, 2] {
+        c.submit(Time(0), i, Ask::Join(McMember::default())).unwrap();
+    }
+    let (_, join) = c.next_to_send(Time(0)).unwrap();
+    assert_eq!(join.attribute(), sa::ATTR_MCMEMBER);
+    assert!(c.next_to_send(Time(0)).is_none(), "one join at a time");
+    c.submit(Time(0), 3, question(3)).unwrap();
+    c.submit(Time(0), 4, question(4)).unwrap();
+    for who in [3, 4] {
+        let (_, mad) = c.next_to_send(Time(0)).unwrap();
+        assert_eq!(mad.attribute(), sa::ATTR_PATH);
+        assert!(c.next_to_send(Time(0)).is_none(), "one question at a time");
+        assert_eq!(c.received(Time(1), 0, &answer(&mad, 0), &mut rng).unwrap().who, who);
+    }
+    // the second join has not had its turn: its time is up like that of any question
+    assert_eq!(c.on_time(Time(2_000_000)).unwrap().who, 1);
+    assert_eq!(c.received(Time(2), 110, &join, &mut rng).unwrap().who, 2);
+    assert!(c.is_empty());
+}
