@@ -83,21 +83,43 @@ fn is_infiniband(attr: &PortAttr) -> bool {
     matches!(attr.link_layer, verbs::LINK_LAYER_INFINIBAND | verbs::LINK_LAYER_UNSPECIFIED)
 }
 
+/// Devices that are there and not open, by name.
+#[derive(Debug, Default)]
+pub struct Others {
+    /// Those without an InfiniBand port: opening them again and again would tell nothing new.
+    inert: Vec<String>,
+    /// Those that could not be opened, which is tried again but said once.
+    failed: Vec<String>,
+}
+
 /// Opens every device that has an InfiniBand port and whose name is not `known`. What fails costs that device or port,
 /// with a line in the log.
-pub fn open_devices(known: impl Fn(&str) -> bool, mut next_order: u32) -> io::Result<Vec<Device>> {
+pub fn open_devices(known: impl Fn(&str) -> bool, others: &mut Others, mut next_order: u32) -> io::Result<Vec<Device>> {
     let mut devices = Vec::new();
-    for handle in verbs::devices()? {
-        if known(handle.name()) || !handle.is_infiniband_transport() {
+    let handles = verbs::devices()?;
+    let present = |name: &String| handles.iter().any(|h| h.name() == name);
+    others.inert.retain(present);
+    others.failed.retain(present);
+    for handle in &handles {
+        let name = handle.name();
+        if known(name) || !handle.is_infiniband_transport() || others.inert.iter().any(|other| other == name) {
             continue;
         }
-        match handle.open().and_then(|context| open_device(context, next_order)) {
+        let result = handle.open().and_then(|context| open_device(context, next_order));
+        let said = others.failed.iter().position(|other| other == name).map(|i| others.failed.swap_remove(i));
+        match result {
             Ok(Some(device)) => {
                 devices.push(device);
                 next_order += 1;
             }
-            Ok(None) => crate::log!(1, "{} has no InfiniBand port", handle.name()),
-            Err(e) => crate::log!(0, "cannot open {}: {e}", handle.name()),
+            Ok(None) => {
+                crate::log!(1, "{name} has no InfiniBand port");
+                others.inert.push(name.to_owned());
+            }
+            Err(e) => {
+                crate::log!(u8::from(said.is_some()), "cannot open {name}: {e}");
+                others.failed.push(name.to_owned());
+            }
         }
     }
     Ok(devices)

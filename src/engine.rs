@@ -1,5 +1,5 @@
 //! The service's decisions: ports, endpoints, addresses, requests and what they wait for. Pure: everything that happens
-//! is a method call with the time as an argument, everything that is to be done comes out of [`Engine::actions`].
+//! is a method call with the time as an argument, everything that is to be done comes out of [`Engine::next_action`].
 //!
 //! No system call, no clock, no descriptor, no FFI type: the daemon's loop and a simulation of thousands of hosts drive
 //! the same code.

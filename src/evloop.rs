@@ -1,7 +1,7 @@
 //! The loop: waits for descriptors and deadlines, tells the engine what happened, and does what it answers.
 //!
 //! One thread, one epoll. Everything is registered edge-triggered, so a source is read until it is empty or its share
-//! of the turn is used up; in the second case it is called again in the next turn without waiting ([`Daemon::again`]).
+//! of the turn is used up; in the second case it is called again in the next turn without waiting (`Daemon::again`).
 //! The clock is read once a turn.
 
 use std::collections::{HashMap, VecDeque};
@@ -14,7 +14,7 @@ use std::time::{Duration, Instant};
 use mio::unix::SourceFd;
 use mio::{Events, Interest, Poll, Token};
 
-use crate::device::Device;
+use crate::device::{self, Device};
 use crate::engine::{self, Engine, EpId, PortId, RouteLookup, SystemAddr, Unroutable};
 use crate::lifecycle::Signals;
 use crate::log;
@@ -46,6 +46,8 @@ const EVENTS: usize = 256;
 const SHARE: usize = 64;
 /// How often the state of ports is looked at for changes that no event told of.
 const CHECK: Duration = Duration::from_secs(30);
+/// How long after a change of the interfaces the ports and devices are looked at: it may be news of them too.
+const SETTLE: Duration = Duration::from_secs(1);
 /// How long requests in flight may take to end when the daemon is told to.
 const DRAIN: Duration = Duration::from_secs(2);
 /// When an endpoint whose QP could not be made is tried again.
@@ -76,6 +78,10 @@ pub struct Daemon {
     /// Open devices; places keep their number, which tokens hold.
     devices: Vec<Option<Device>>,
     opened: u32,
+    others: device::Others,
+    lost: VecDeque<devices::Lost>,
+    /// Until when lost devices are expected back: they are looked for more often.
+    hurry_until: Time,
     /// Device and place among its ports of each port that the engine knows.
     ports: HashMap<PortId, (usize, usize)>,
     endpoints: HashMap<EpId, UdEndpoint>,
@@ -113,10 +119,23 @@ struct Requests<'a> {
 impl Service for Requests<'_> {
     fn request(&mut self, client: ClientId, msg: &[u8], out: &mut Vec<u8>) -> Outcome {
         let id = engine::ClientId(u64::from(client.generation) << 32 | u64::from(client.index));
-        match self.engine.request(self.now, id, msg, &mut Routing(self.sources), out) {
-            engine::Outcome::Replied => Outcome::Replied,
-            engine::Outcome::Pending => Outcome::Pending,
-            engine::Outcome::Close => Outcome::Close,
+        let start = out.len();
+        let outcome = self.engine.request(self.now, id, msg, &mut Routing(self.sources), out);
+        let (who, operation) = (client.index, msg.get(1).copied().unwrap_or_default());
+        match outcome {
+            engine::Outcome::Replied => {
+                let status = out.get(start + 2).copied().unwrap_or_default();
+                log!(2, "client {who}: operation {operation:#x} answered at once, status {status}");
+                Outcome::Replied
+            }
+            engine::Outcome::Pending => {
+                log!(2, "client {who}: operation {operation:#x} waits");
+                Outcome::Pending
+            }
+            engine::Outcome::Close => {
+                log!(2, "client {who}: operation {operation:#x} is none that there is: closed");
+                Outcome::Close
+            }
         }
     }
 
@@ -153,6 +172,9 @@ impl Daemon {
             depths,
             devices: Vec::new(),
             opened: 0,
+            others: device::Others::default(),
+            lost: VecDeque::new(),
+            hurry_until: Time(0),
             ports: HashMap::new(),
             endpoints: HashMap::new(),
             reopen: Vec::new(),
@@ -224,6 +246,7 @@ impl Daemon {
         next = next.min(self.server.next_deadline().map_or(Time::NEVER, Time));
         next = next.min(self.rtnl.as_ref().and_then(Rtnl::next_deadline).map_or(Time::NEVER, Time));
         next = next.min(self.kernel.as_ref().map_or(Time::NEVER, RdmaNl::next_deadline));
+        next = next.min(self.lost.front().map_or(Time::NEVER, |l| l.until));
         next = next.min(self.reopen.iter().map(|r| r.0).min().unwrap_or(Time::NEVER));
         next = next.min(self.manager.next_deadline());
         next = next.min(self.stop_at.unwrap_or(Time::NEVER));
@@ -274,6 +297,7 @@ impl Daemon {
             }
             if r.take_changed() {
                 self.take_addresses();
+                self.next_check = self.next_check.min(now.plus(SETTLE));
             }
         }
         self.kernel_questions(false);
@@ -281,9 +305,10 @@ impl Daemon {
             self.engine.on_time(now);
         }
         if self.next_check <= now {
-            self.next_check = now.plus(CHECK);
+            self.next_check = now.plus(if now < self.hurry_until { manager::RESCAN } else { CHECK });
             self.check_devices();
         }
+        self.lost.pop_front_if(|l| l.until <= now);
         self.reopen_endpoints();
         self.do_actions();
         self.manager_turn();

@@ -22,6 +22,8 @@ impl Daemon {
                 }
                 Action::Reply { client, reply } => {
                     let id = ClientId::new(client.0 as u32, (client.0 >> 32) as u32);
+                    let status = reply.as_bytes().get(2).copied().unwrap_or_default();
+                    log!(2, "client {}: answered, status {status}", id.index);
                     self.server.reply(id, reply.as_bytes());
                 }
                 Action::Send { ep, token, av, qpn, payload } => self.send(ep, token, &av, qpn, &*payload),
@@ -54,7 +56,10 @@ impl Daemon {
                         log!(1, "cannot detach from {mgid}: {e}");
                     }
                 }
-                Action::Log { level, text } => crate::log_limited!(level, "{text}"),
+                // Of one kind are the lines that begin alike.
+                Action::Log { level, text } => {
+                    crate::log_keyed!(level, text.bytes().take(8).collect::<Vec<_>>(), "{text}")
+                }
             }
         }
     }

@@ -1,23 +1,41 @@
 //! Devices in the loop: opened, watched for events, dropped when they vanish.
 
 use std::io;
+use std::time::Duration;
 
 use mio::unix::SourceFd;
 use mio::{Interest, Token};
 
+use super::manager::RESCAN;
 use super::{Daemon, SHARE};
 use crate::device::{self, Device};
 use crate::engine::PortId;
 use crate::log;
+use crate::time::Time;
 use crate::token::{self, kind};
+use crate::ud::UdEndpoint;
 use crate::umad::UmadPort;
 use crate::verbs;
+
+/// How long the kernel is given to tear down what was open on a lost device. Until it has, nothing can be destroyed
+/// from here: what is tried is refused, and would be leaked.
+const LINGER: Duration = Duration::from_secs(2);
+/// How long a lost device is expected to come back soon: resets and new firmware take that long.
+const HURRY: Duration = Duration::from_secs(60);
+
+/// A lost device with what was open on it.
+pub(super) struct Lost {
+    /// When it is let go of.
+    pub until: Time,
+    _endpoints: Vec<UdEndpoint>,
+    _device: Device,
+}
 
 impl Daemon {
     /// Opens devices that are not open yet: how many are, in all.
     pub fn open_devices(&mut self) -> io::Result<usize> {
         let known = |name: &str| self.devices.iter().flatten().any(|d| d.name() == name);
-        let found = device::open_devices(known, self.opened)?;
+        let found = device::open_devices(known, &mut self.others, self.opened)?;
         for d in found {
             self.opened = self.opened.max(d.order + 1);
             log!(1, "opened {}", d.name());
@@ -40,7 +58,8 @@ impl Daemon {
     }
 
     fn add_device(&mut self, device: Device) {
-        let index = self.devices.len();
+        // a place that is free again holds nothing that an old event could harm
+        let index = self.devices.iter().position(Option::is_none).unwrap_or(self.devices.len());
         let registry = self.poll.registry();
         let register = |fd: i32, token: Token| {
             if let Err(e) = registry.register(&mut SourceFd(&fd), token, Interest::READABLE) {
@@ -56,7 +75,10 @@ impl Daemon {
             }
         }
         let numbers: Vec<u8> = device.ports.iter().map(|p| p.number).collect();
-        self.devices.push(Some(device));
+        match self.devices.get_mut(index) {
+            Some(place) => *place = Some(device),
+            None => self.devices.push(Some(device)),
+        }
         for number in numbers {
             self.refresh_port(index, number);
         }
@@ -89,10 +111,8 @@ impl Daemon {
                 Some(id)
             }
             Err(e) => {
-                log!(0, "cannot query {} port {number}: {e}", device.name());
-                let id = self.ports.iter().find(|(_, at)| **at == (index, place)).map(|(id, _)| *id)?;
-                self.engine.port_gone(self.now, id);
-                Some(id)
+                self.device_lost(index, &e.to_string());
+                None
             }
         }
     }
@@ -142,10 +162,11 @@ impl Daemon {
         self.again.push_back(token);
     }
 
-    /// The device is gone: its ports are told down, its descriptors are watched no more.
+    /// The device is gone: its ports are told down, its descriptors are watched no more. It is looked for again soon.
     pub(super) fn device_lost(&mut self, index: usize, why: &str) {
         let Some(device) = self.devices.get_mut(index).and_then(Option::take) else { return };
         log!(0, "{} is lost: {why}", device.name());
+        let endpoints = self.endpoints.extract_if(|_, e| e.is_on(&device.ud)).map(|(_, e)| e).collect();
         let ports: Vec<PortId> = self.ports.iter().filter(|(_, at)| at.0 == index).map(|(id, _)| *id).collect();
         for id in ports {
             self.engine.port_gone(self.now, id);
@@ -158,6 +179,9 @@ impl Daemon {
             // it may be gone from the set with the device already
             let _ = registry.deregister(&mut SourceFd(&fd));
         }
+        self.lost.push_back(Lost { until: self.now.plus(LINGER), _endpoints: endpoints, _device: device });
+        self.hurry_until = self.now.plus(HURRY);
+        self.next_check = self.next_check.min(self.now.plus(RESCAN));
     }
 
     pub(super) fn umad(&mut self, port: PortId) -> Option<&mut UmadPort> {
@@ -175,23 +199,14 @@ impl Daemon {
             match umad.recv() {
                 Ok(Some(r)) => self.engine.mad_received(self.now, id, r.status, &r.mad),
                 Ok(None) => return,
-                Err(e) => return self.umad_lost(id, &e),
+                // nothing but the end of the device ends it
+                Err(e) => return self.device_lost(index, &e.to_string()),
             }
         }
         self.again.push_back(token);
     }
 
-    fn umad_lost(&mut self, port: PortId, error: &io::Error) {
-        log!(0, "the way to the subnet administrator is lost: {error}");
-        let Some((d, p)) = self.ports.get(&port).copied() else { return };
-        let Some(device) = self.devices.get_mut(d).and_then(Option::as_mut) else { return };
-        if let Some(umad) = device.ports.get_mut(p).and_then(|p| p.umad.take()) {
-            let _ = self.poll.registry().deregister(&mut SourceFd(&umad.fd()));
-        }
-        self.engine.port_gone(self.now, port);
-    }
-
-    /// Opens the way to the SA again where it was lost.
+    /// Opens the way to the SA where it could not be opened before.
     fn reopen_umad(&mut self, index: usize, number: u8) {
         let Some(device) = self.devices.get_mut(index).and_then(Option::as_mut) else { return };
         let name = device.name().to_owned();

@@ -15,8 +15,8 @@ use crate::publish;
 use crate::server::Server;
 use crate::systemd::{Manager, Status};
 
-/// How often devices are looked for while there is none.
-const RESCAN: Duration = Duration::from_secs(2);
+/// How often devices are looked for while there is none, or one was lost a short time ago.
+pub(super) const RESCAN: Duration = Duration::from_secs(2);
 
 /// Why the loop paused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

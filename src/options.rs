@@ -233,71 +233,72 @@ pub fn parse(bytes: &[u8], file: &str) -> (Options, Vec<Finding>) {
     each_line(bytes, 4, &mut findings, |number, tokens, findings| {
         let Some((&name, values)) = tokens.split_first() else { return };
         let taken = if name.eq_ignore_ascii_case(b"provider") {
-            provider_line(&mut options, number, values, findings);
-            2
+            provider_line(&mut options, number, values, findings).then_some(2)
         } else if let Some(option) = table::TABLE.iter().find(|o| name.eq_ignore_ascii_case(o.name.as_bytes())) {
-            set_option(&mut options, option, number, values, findings);
-            1
+            set_option(&mut options, option, number, values, findings).then_some(1)
         } else {
             findings.warn(number, format!("unknown option {}", quote(name)));
-            return;
+            None
         };
-        if let Some(extra) = values.get(taken) {
+        if let Some(extra) = taken.and_then(|taken| values.get(taken)) {
             findings.warn(number, format!("{} after the value is ignored", quote(extra)));
         }
     });
     (options, findings.into_vec())
 }
 
+/// Whether the option was set.
 fn set_option(
     options: &mut Options,
     option: &table::OptionRow,
     number: usize,
     values: &[&[u8]],
     findings: &mut Findings<'_>,
-) {
-    let name = option.name;
+) -> bool {
+    let (name, expects) = (option.name, option.expects);
     let problem = match values.first() {
         None => String::from("value missing"),
-        Some(value) if (option.set)(options, value).is_some() => return,
+        Some(value) if (option.set)(options, value).is_some() => return true,
         Some(value) => match option.set_leniently(options, value) {
             Some(taken) => {
                 let (value, taken) = (quote(value), quote(taken));
-                findings.warn(number, format!("{name}: {value}, expected {}; {taken} is used", option.expects));
-                return;
+                findings.warn(number, format!("{name}: {value}, expected {expects}; {taken} is used"));
+                return true;
             }
             None => format!("bad value {}", quote(value)),
         },
     };
-    findings.warn(number, format!("{name}: {problem}, expected {}; {} stays", option.expects, (option.get)(options)));
+    findings.warn(number, format!("{name}: {problem}, expected {expects}; {} stays", (option.get)(options)));
+    false
 }
 
-fn provider_line(options: &mut Options, number: usize, values: &[&[u8]], findings: &mut Findings<'_>) {
+/// Whether the line was kept.
+fn provider_line(options: &mut Options, number: usize, values: &[&[u8]], findings: &mut Findings<'_>) -> bool {
     let &[name, subnet, ..] = values else {
         findings.warn(number, String::from("provider: expected a name and a subnet prefix or 'default'"));
-        return;
+        return false;
     };
     let name = match std::str::from_utf8(name) {
         Ok(text) if text.len() <= MAX_PROVIDER_NAME => text.to_owned(),
         _ => {
             findings.warn(number, format!("provider: bad name {}, at most {MAX_PROVIDER_NAME} bytes", quote(name)));
-            return;
+            return false;
         }
     };
     if subnet.eq_ignore_ascii_case(b"default") {
         options.default_provider = name;
-        return;
+        return true;
     }
     let Some(prefix) = table::c_number(subnet) else {
         findings.warn(number, format!("provider: bad subnet prefix {}, expected a number or 'default'", quote(subnet)));
-        return;
+        return false;
     };
-    let line = ProviderLine { name, prefix };
-    if options.providers.len() < MAX_PROVIDERS {
-        options.providers.push(line);
-    } else {
+    if options.providers.len() == MAX_PROVIDERS {
         findings.warn(number, format!("provider: more than {MAX_PROVIDERS} lines, this one is ignored"));
+        return false;
     }
+    options.providers.push(ProviderLine { name, prefix });
+    true
 }
 
 #[cfg(test)]

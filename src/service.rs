@@ -246,9 +246,9 @@ fn addr_entries(path: &Path, allow_ip: bool) -> Result<Option<Vec<AddrEntry>>, S
 
 fn local_name(e: AddrEntry) -> LocalName {
     let (addr, text) = match &e.name {
-        AddrName::Name(n) => (Addr::name(n), String::from_utf8_lossy(n).into_owned()),
-        AddrName::Ip4(a) => (Addr::ip((*a).into()), a.to_string()),
-        AddrName::Ip6(a) => (Addr::ip((*a).into()), a.to_string()),
+        AddrName::Name(n) => (Addr::name(n), n.clone()),
+        AddrName::Ip4(a) => (Addr::ip((*a).into()), a.to_string().into_bytes()),
+        AddrName::Ip6(a) => (Addr::ip((*a).into()), a.to_string().into_bytes()),
     };
     let pkey = match e.pkey {
         AddrPkey::Default => PkeyChoice::Default,

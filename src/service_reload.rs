@@ -8,15 +8,8 @@ use crate::options::{Options, io as files};
 use crate::preload::io::Source;
 
 /// Options that hold until the service is started again: what they name was opened at start.
-const FIXED: [&str; 7] = [
-    "lock_file",
-    "server_port",
-    "server_mode",
-    "acme_plus_kernel_only",
-    "provider_lib_path",
-    "provider",
-    "recv_depth",
-];
+const FIXED: [&str; 7] =
+    ["lock_file", "server_port", "server_mode", "acme_plus_kernel_only", "provider_lib_path", "provider", "recv_depth"];
 
 impl Service {
     /// Opens the log again and reads the files again; connections and what is known of other hosts stay. What cannot be

@@ -169,6 +169,11 @@ impl UdEndpoint {
         self.qp.qpn()
     }
 
+    /// Whether it was made on `device`.
+    pub fn is_on(&self, device: &UdDevice) -> bool {
+        Rc::ptr_eq(&self.pd, &device.pd)
+    }
+
     /// The port.
     pub fn port(&self) -> u8 {
         self.port

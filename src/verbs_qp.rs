@@ -26,8 +26,8 @@ pub struct QpSetup {
 pub struct Qp {
     raw: NonNull<ffi::ibv_qp>,
     name: String,
-    recv: mem::ManuallyDrop<Mr>,
-    send: mem::ManuallyDrop<Mr>,
+    recv: Mr,
+    send: Mr,
     groups: Vec<([u8; 16], u16)>,
     _cq: Rc<Cq>,
     _pd: Rc<Pd>,
@@ -55,7 +55,6 @@ impl Qp {
         // SAFETY: domain and queue are alive, `init` is complete.
         let raw = unsafe { ffi::ibv_create_qp(pd.raw.as_ptr(), &mut init) };
         let raw = non_null(raw, || format!("ibv_create_qp on {name}"))?;
-        let (recv, send) = (mem::ManuallyDrop::new(recv), mem::ManuallyDrop::new(send));
         let qp = Qp { raw, name, recv, send, groups: Vec::new(), _cq: cq, _pd: pd };
 
         // SAFETY: integers and unions of them, for which zero is valid.
@@ -234,14 +233,8 @@ impl Drop for Qp {
             // SAFETY: the QP is alive, the library only reads the GID.
             unsafe { ffi::ibv_detach_mcast(self.raw.as_ptr(), &gid, mlid) };
         }
+        // If it fails, giving the regions back, which comes next, still takes the buffers from the device.
         // SAFETY: made in `new`, destroyed once.
-        if destroyed(unsafe { ffi::ibv_destroy_qp(self.raw.as_ptr()) }) {
-            // SAFETY: each is dropped once, here, and not used after.
-            unsafe {
-                mem::ManuallyDrop::drop(&mut self.recv);
-                mem::ManuallyDrop::drop(&mut self.send);
-            }
-        }
-        // Otherwise the device may still write into the buffers: they are leaked.
+        destroyed(unsafe { ffi::ibv_destroy_qp(self.raw.as_ptr()) });
     }
 }

@@ -124,7 +124,7 @@ impl Resolving {
         engine.set_system_addrs(vec![SystemAddr { ip, prefix_len: 16, gid, pkey: 0xffff }]);
         engine.set_names(vec![LocalName {
             addr: Addr::name(NAME),
-            text: String::from_utf8_lossy(NAME).into_owned(),
+            text: NAME.to_vec(),
             device: "mlx5_0".into(),
             port: 1,
             pkey: PkeyChoice::Default,

@@ -51,10 +51,10 @@ fn questions(lab: &Lab<'_>, from: usize, to: usize) -> Vec<(String, Vec<Entry>)>
 fn everybody_resolves_everybody(options: &str) {
     let lab = SUBNET.enter();
     let _daemons = mixed(&lab, options);
-    for from in 0..HOSTS.len() {
-        let mut client = Client::connect(&lab, HOSTS[from]);
+    for (from, host) in HOSTS.iter().enumerate() {
+        let mut client = Client::connect(&lab, host);
         for to in (0..HOSTS.len()).filter(|to| *to != from) {
-            let [one, two] = lab.hosts([HOSTS[from], HOSTS[to]]);
+            let [one, two] = lab.hosts([*host, HOSTS[to]]);
             for (what, question) in questions(&lab, from, to) {
                 let path = client.resolve(&question).path();
                 assert_eq!((path.slid(), path.dlid()), (one.lid, two.lid), "{what}, {options}");

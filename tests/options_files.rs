@@ -30,6 +30,13 @@ fn compare(lab: &Lab<'_>, host: &str, row: &Row) -> Result<(), String> {
     let see = |program, case: &Case| observe(lab, program, host, &peer, case);
     let ours = see(Program::Ours, &row.case);
     let (stock, also) = match &row.stock {
+        Stock::Adds(seen, _) => {
+            let stock = see(Program::Stock, &row.case);
+            let as_said = ours.contains(seen) && !stock.contains(seen);
+            return as_said
+                .then_some(())
+                .ok_or(format!("not {seen:?} as it ought to be: ours:\n{ours}\nstock:\n{stock}\n"));
+        }
         Stock::Same => (see(Program::Stock, &row.case), None),
         Stock::Differs(like, _) => (see(Program::Stock, like), Some(see(Program::Stock, &row.case))),
         Stock::Breaks(like, _) => (see(Program::Stock, like), None),
@@ -94,7 +101,7 @@ fn every_difference_is_documented() {
     let path = concat!(env!("CARGO_MANIFEST_DIR"), "/docs/differences.md");
     let text = fs::read_to_string(path).expect("the list of differences");
     for row in rows::table() {
-        if let Stock::Differs(_, why) | Stock::Breaks(_, why) = row.stock {
+        if let Stock::Differs(_, why) | Stock::Breaks(_, why) | Stock::Adds(_, why) = row.stock {
             assert!(text.lines().any(|l| l.trim_start_matches('#').trim() == why), "{}: no section {why:?}", row.name);
         }
     }

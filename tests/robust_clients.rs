@@ -9,7 +9,7 @@ use std::io::{Read as _, Write as _};
 use std::time::{Duration, Instant};
 
 use ibacm_wire::client::{EP_FLAG_DEST, EP_FLAG_SOURCE, FLAG_NODELAY, Status, resolve_request};
-use rob::{Running, code, descriptors, enter, idle_second, memory, settles, status};
+use rob::{Running, code, descriptors, enter, idle_second, memory, settles, steady_descriptors, status};
 use util::client::{between, ip};
 use util::{Client, Lab, PATIENCE, Program, Shared, wait_for};
 
@@ -37,7 +37,7 @@ fn others_are_served(lab: &Lab<'_>) {
 fn requests_in_pieces_and_in_heaps() {
     let lab = enter(&LAB);
     let daemon = lab.ours("H1", "");
-    let before = descriptors(daemon.pid());
+    let before = steady_descriptors(daemon.pid());
     let mut client = Client::connect(&lab, "H1");
     for byte in own_bytes(7) {
         client.send(&[byte]);
@@ -68,7 +68,7 @@ fn a_client_that_never_reads() {
     let lab = enter(&LAB);
     let daemon = lab.ours("H1", "");
     others_are_served(&lab);
-    let before = (descriptors(daemon.pid()), memory(daemon.pid()));
+    let before = (steady_descriptors(daemon.pid()), memory(daemon.pid()));
     let request = own_bytes(1);
     let mut lazy: Vec<Client> = (0..20).map(|_| Client::connect(&lab, "H1")).collect();
     for client in &mut lazy {
@@ -94,7 +94,7 @@ fn clients_that_leave_in_the_middle() {
     let mut daemon = lab.ours("H1", "timeout 100\nretries 0\n");
     let request = own_bytes(1);
     let mut used = Vec::new();
-    let before = descriptors(daemon.pid());
+    let before = steady_descriptors(daemon.pid());
     for _ in 0..4 {
         for n in 0..2_500_usize {
             let mut client = Client::connect(&lab, "H1");
@@ -121,7 +121,7 @@ fn clients_that_leave_in_the_middle() {
 fn lengths_that_lie_and_time_that_runs_out() {
     let lab = enter(&LAB);
     let daemon = lab.ours("H1", "");
-    let before = descriptors(daemon.pid());
+    let before = steady_descriptors(daemon.pid());
     let request = own_bytes(1);
     // Closed at once, after the replies to what came before.
     for (at, bytes) in [
@@ -178,7 +178,7 @@ fn five_thousand_clients() {
     let lab = enter(&LAB);
     let daemon = lab.ours("H1", "");
     others_are_served(&lab);
-    let before = descriptors(daemon.pid());
+    let before = steady_descriptors(daemon.pid());
     let mut used = Vec::new();
     for _ in 0..3 {
         let mut clients: Vec<Client> = (0..5_000).map(|_| Client::connect(&lab, "H1")).collect();
@@ -210,7 +210,7 @@ fn more_clients_than_descriptors() {
     let script = format!("ulimit -n 256; exec {} -P", Program::Ours.path());
     let daemon = Running::start(lab.exec("H1", "sh").args(["-c", &script]));
     wait_for(PATIENCE, || Client::try_connect(&lab, "H1").ok()).expect("it serves");
-    let before = descriptors(daemon.pid());
+    let before = steady_descriptors(daemon.pid());
     let mut clients: Vec<Client> = (0..300).map(|_| Client::connect(&lab, "H1")).collect();
     clients[0].resolve(&own()).path();
     std::thread::sleep(Duration::from_millis(300));

@@ -9,7 +9,7 @@ use std::fmt::Write as _;
 use std::time::{Duration, Instant};
 
 use ibacm_wire::client::{EP_FLAG_DEST, EP_FLAG_SOURCE, Entry, Status};
-use rob::{code, descriptors, enter, forge, memory, request, response, settles, status};
+use rob::{code, enter, forge, memory, request, response, settles, steady_descriptors, status};
 use util::client::{between, ip, name};
 use util::{Client, Program, Shared, wait_for};
 
@@ -37,7 +37,7 @@ fn bursts_of_good_bad_repeated_and_cut_ones() {
         request(u64::from(n) + 1, &source(&from), &dest("10.77.0.1"), &[group])
     };
     let mut used = Vec::new();
-    let before = descriptors(daemon.pid());
+    let before = steady_descriptors(daemon.pid());
     // The switch's own dice, so that the same bytes are sent each time.
     let mut dice = 1_u64;
     let mut roll = |below: usize| {

@@ -7,12 +7,16 @@ mod util;
 
 use std::time::{Duration, Instant};
 
+use ibacm_wire::PathRecord;
 use ibacm_wire::client::{Entry, Status};
 use rob::{code, enter, ip, status};
 use util::client::between;
 use util::{Client, Daemon, Lab, PATIENCE, Program, Shared, wait_for};
 
 static LAB: Shared = Shared::new(|o| o.hosts = 3);
+
+/// Ports with two LIDs each.
+static WIDE: Shared = Shared::new(|o| o.opensm.push("lmc 1".into()));
 
 const BOTH: [Program; 2] = [Program::Ours, Program::Stock];
 
@@ -154,5 +158,28 @@ fn a_host_whose_lid_changed_answers_a_peer_that_restarted() {
         resolves(&lab, "H2", &between("10.77.0.2", "10.77.0.1"), "H1");
         let path = Client::connect(&lab, "H1").resolve(&between("10.77.0.1", "10.77.0.2")).path();
         assert_eq!((path.slid(), path.dlid()), (777, lab.port("H2").unwrap().lid), "with its own new LID");
+    }
+}
+
+#[test]
+fn ports_with_several_lids() {
+    let lab = enter(&WIDE);
+    for peer in BOTH {
+        let _asks = lab.ours("H1", "addr_timeout 0\n");
+        let _peer = lab.start(peer, "H2", "");
+        let [one, two] = lab.hosts(["H1", "H2"]);
+        let mut client = Client::connect(&lab, "H1");
+        let path = client.resolve(&between("10.77.0.1", "10.77.0.2")).path();
+        assert_eq!((path.dlid() & !1, path.slid() & !1), (two.lid, one.lid), "{peer:?}");
+        // By its second LID, and from our second LID.
+        let mut question = PathRecord::default();
+        question.set_dlid(two.lid | 1);
+        let path = client.resolve(&[Entry::path(0, &question)]).path();
+        assert_eq!((path.dlid(), path.dgid().0), (two.lid | 1, two.gid), "{peer:?}");
+        question.set_slid(one.lid | 1);
+        let path = client.resolve(&[Entry::path(0, &question)]).path();
+        assert_eq!((path.dlid(), path.slid()), (two.lid | 1, one.lid | 1), "{peer:?}");
+        let back = Client::connect(&lab, "H2").resolve(&between("10.77.0.2", "10.77.0.1")).path();
+        assert_eq!(back.dlid() & !1, one.lid, "{peer:?}");
     }
 }

@@ -7,7 +7,7 @@ mod util;
 use std::time::{Duration, Instant};
 
 use ibacm_wire::client::Status;
-use rob::{code, descriptors, enter, idle_second, memory, processor, status};
+use rob::{code, enter, idle_second, memory, processor, status, steady_descriptors};
 use util::client::between;
 use util::{Client, Lab, Shared};
 
@@ -38,7 +38,7 @@ fn the_refusal_comes_in_time_and_others_are_served_meanwhile() {
     let _usual = lab.ours("H3", "");
     let question = between("10.77.0.1", "10.77.0.2");
     Client::connect(&lab, "H1").resolve(&question).path();
-    let before = (descriptors(small.pid()), lab.path_queries("H1"));
+    let before = (steady_descriptors(small.pid()), lab.path_queries("H1"));
     std::thread::scope(|scope| {
         let short = scope.spawn(|| refused(&lab, "H1", "10.77.0.1", "10.77.9.9"));
         let long = scope.spawn(|| refused(&lab, "H3", "10.77.0.3", "10.77.9.9"));
@@ -54,7 +54,7 @@ fn the_refusal_comes_in_time_and_others_are_served_meanwhile() {
         assert_near(short.join().unwrap(), (300 + SUBNET_MS) * 2);
         assert_near(long.join().unwrap(), (2000 + SUBNET_MS) * 3);
     });
-    assert_eq!((descriptors(small.pid()), lab.path_queries("H1")), before);
+    assert_eq!((steady_descriptors(small.pid()), lab.path_queries("H1")), before);
 }
 
 #[test]

@@ -18,7 +18,7 @@ use std::time::Duration;
 use ibacm_wire::client::EP_FLAG_DEST;
 use manager::{Managed, Notify, kernel_socket, start, stream_socket};
 use util::client::{between, ip, name};
-use util::{Client, Lab, PATIENCE, Shared, wait_for};
+use util::{Client, Lab, PATIENCE, Shared, compile, wait_for};
 
 static SUBNET: Shared = Shared::new(|o| o.hosts = 2);
 
@@ -95,7 +95,8 @@ fn what_is_missing_is_made() {
     assert_eq!(service.stop(), Some(0));
     assert!(!lab.file("H1", "/run/ibacm-unix.sock").exists(), "its own socket goes with it");
     // One of the two.
-    for (which, sockets) in [("stream", vec![stream_socket(&lab, "H1")]), ("netlink", vec![kernel_socket(&lab, "H1")])] {
+    for (which, sockets) in [("stream", vec![stream_socket(&lab, "H1")]), ("netlink", vec![kernel_socket(&lab, "H1")])]
+    {
         if which == "netlink" {
             fs::remove_file(lab.file("H1", "/run/ibacm-unix.sock")).unwrap();
         }
@@ -176,6 +177,25 @@ fn variables_for_somebody_else_are_ignored() {
     let mut service = manager::start_around(&lab, "H1", &around, env!("CARGO_BIN_EXE_ibacm"), Vec::new(), &[]);
     assert_eq!(service.wait(), Some(1));
     assert!(service.said().contains("LISTEN_FDS is 'many', expected a number"), "{}", service.said());
+}
+
+#[test]
+fn no_other_program_is_to_believe_that_it_is_meant() {
+    let lab = enter();
+    let mut notify = Notify::new(&lab, "H1");
+    let library = compile("environment", &["-shared", "-fPIC"]);
+    let preload = library.to_str().unwrap();
+    let variables = [("WATCHDOG_USEC", "1000000"), ("LD_PRELOAD", preload)];
+    let mut service = start(&lab, "H1", vec![stream_socket(&lab, "H1")], &variables);
+    notify.wait("READY=1\n");
+    notify.wait("WATCHDOG=1\n");
+    assert_eq!(service.stop(), Some(0));
+    fs::remove_file(&library).unwrap();
+    let said = service.said();
+    assert!(said.contains("environment: FABRIC_HOST=H1\n"), "{said}");
+    for name in ["LISTEN_", "NOTIFY_SOCKET", "WATCHDOG_"] {
+        assert!(!said.contains(&format!("environment: {name}")), "{said}");
+    }
 }
 
 #[test]

@@ -110,7 +110,9 @@ fn fifty_clients_lose_nothing() {
 fn waiting(lab: &Lab<'_>) -> Vec<Client> {
     let [two] = lab.hosts(["H2"]);
     let mut clients: Vec<Client> = (0..CLIENTS).map(|_| Client::connect(lab, "H1")).collect();
-    clients.iter_mut().for_each(|c| drop(c.ask(&[to_lid(FLAG_QUERY_SA, two.lid)])));
+    for client in &mut clients {
+        client.ask(&[to_lid(FLAG_QUERY_SA, two.lid)]);
+    }
     clients
 }
 

@@ -22,7 +22,7 @@ pub(super) const MAX_PEER_WAITERS: usize = 4;
 pub(super) struct LocalAddr {
     pub addr: Addr,
     /// As it is shown: with the prefix length for addresses of interfaces.
-    pub text: String,
+    pub text: Vec<u8>,
 }
 
 /// Somebody who waits for a destination.

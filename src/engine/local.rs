@@ -42,7 +42,7 @@ pub struct LocalName {
     /// The name or address.
     pub addr: Addr,
     /// As it is shown.
-    pub text: String,
+    pub text: Vec<u8>,
     /// Device name, compared without case.
     pub device: String,
     /// Port number.
@@ -108,7 +108,8 @@ impl Engine {
 
     pub(super) fn addrs_for(&self, port: &PortInfo, pkey: u16) -> Vec<LocalAddr> {
         let system = self.system.iter().filter(|s| port.gids.contains(&s.gid) && same_partition(s.pkey, pkey));
-        let system = system.map(|s| LocalAddr { addr: Addr::ip(s.ip), text: format!("{}/{}", s.ip, s.prefix_len) });
+        let system =
+            system.map(|s| LocalAddr { addr: Addr::ip(s.ip), text: format!("{}/{}", s.ip, s.prefix_len).into_bytes() });
         let names = self.names.iter().filter(|n| {
             let named = match n.pkey {
                 PkeyChoice::Default => port.default_pkey(),

@@ -127,7 +127,7 @@ impl Engine {
             return Outcome::Replied;
         };
         let (e, info) = (&self.eps[ep.0 as usize], self.info(ep));
-        let addrs: Vec<&str> = e.addrs.iter().flatten().map(|a| a.text.as_str()).take(MAX_LISTED).collect();
+        let addrs: Vec<&[u8]> = e.addrs.iter().flatten().map(|a| a.text.as_slice()).take(MAX_LISTED).collect();
         out.extend_from_slice(&reply(0, HDR_LEN + EP_CONFIG_LEN + addrs.len() * MAX_ADDRESS).emit());
         out.extend_from_slice(&info.guid.to_be_bytes());
         out.extend_from_slice(&[info.port, info.phys_port_cnt, 0, 0]);
@@ -140,7 +140,7 @@ impl Engine {
             let mut field = [0; MAX_ADDRESS];
             // the last byte stays zero: clients print it as a string
             let n = text.len().min(MAX_ADDRESS - 1);
-            field[..n].copy_from_slice(&text.as_bytes()[..n]);
+            field[..n].copy_from_slice(&text[..n]);
             out.extend_from_slice(&field);
         }
         Outcome::Replied

@@ -76,7 +76,9 @@ impl Line {
     pub(super) fn severity(&self, level: u8) -> u8 {
         // A line names its source, and a finding its place, before it says what it is.
         let said = |word: &str| {
-            self.text.split(": ").any(|part| part.get(..word.len()).is_some_and(|start| start.eq_ignore_ascii_case(word)))
+            self.text
+                .split(": ")
+                .any(|part| part.get(..word.len()).is_some_and(|start| start.eq_ignore_ascii_case(word)))
         };
         match level {
             0 if said("error") => 3,

@@ -82,12 +82,8 @@ impl LogFormat<&Line> for Format {
         let month = MONTHS.get(month.saturating_sub(1) as usize).unwrap_or(&"Jan");
         let priority = Facility::LOG_DAEMON as u8 | severity as u8;
         // One call, which the crate makes one datagram of.
-        write!(
-            to,
-            "<{priority}>{month} {day:2} {hour:02}:{minute:02}:{second:02} ibacm[{}]: {}",
-            self.pid, line.text
-        )
-        .map_err(Error::Write)
+        write!(to, "<{priority}>{month} {day:2} {hour:02}:{minute:02}:{second:02} ibacm[{}]: {}", self.pid, line.text)
+            .map_err(Error::Write)
     }
 }
 

@@ -127,10 +127,7 @@ impl Client {
         self.stream.set_read_timeout(Some(time)).expect("not zero");
         let silent = match self.stream.read(&mut [0]) {
             Err(e) => e.kind() == io::ErrorKind::WouldBlock,
-            Ok(_) => {
-                eprintln!("read");
-                false
-            }
+            Ok(_) => false,
         };
         self.stream.set_read_timeout(Some(PATIENCE)).expect("not zero");
         silent

@@ -251,6 +251,11 @@ impl Daemon {
         self.child.id()
     }
 
+    /// Which program it is.
+    pub fn program(&self) -> Program {
+        self.program
+    }
+
     /// Its log and whatever it wrote on its standard outputs.
     pub fn said(&self) -> String {
         let texts = self.files.iter().map(|f| fs::read(f).unwrap_or_default());

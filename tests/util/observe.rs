@@ -74,7 +74,12 @@ pub fn observe(lab: &Lab<'_>, program: Program, host: &str, peer: &str, case: &C
     let mut seen = String::new();
     match wait_for(PATIENCE / 2, || reachable(lab, host, &mut daemon)) {
         None => seen.push_str("does not answer\n"),
-        Some(false) => seen.push_str("ends\n"),
+        Some(false) => {
+            seen.push_str("ends\n");
+            daemon.wait();
+            let _ = write!(seen, "logs to: {}", logs(lab, host));
+            return seen;
+        }
         Some(true) => look(lab, host, peer, case, &daemon, &mut seen),
     }
     let _ = write!(seen, "logs to: {}", logs(lab, host));
@@ -155,7 +160,8 @@ fn answer(lab: &Lab<'_>, host: &str, own: &str, ask: Ask, daemon: &Daemon) -> St
             class.into()
         }
         Ask::Name(n) => {
-            let status = client.resolve(&[source, name(EP_FLAG_DEST | FLAG_NODELAY, &n.replace('@', host))]);
+            let status =
+                client.resolve(&[source, name(EP_FLAG_DEST | FLAG_NODELAY, &n.replace('@', &host.to_lowercase()))]);
             status.header.status.to_string()
         }
         Ask::Ip(address) => {

@@ -12,6 +12,8 @@ pub enum Stock {
     Differs(Case, &'static str),
     /// As [`Stock::Differs`], and the other one is not started: it hangs, crashes or leaves things behind.
     Breaks(Case, &'static str),
+    /// This is seen of ours and not of the other one.
+    Adds(String, &'static str),
 }
 
 /// A line of the table.
@@ -30,12 +32,14 @@ pub mod why {
     pub const WORDS: &str = "Yes and no";
     pub const RANGES: &str = "Numbers have limits";
     pub const RATES: &str = "Rates that are newer than the service";
-    pub const MODE: &str = "A word that is not understood changes nothing";
     pub const ADDRESS: &str = "Ports and partition keys in the address file";
+    pub const EQUALS: &str = "Values that are not understood";
+    pub const TWICE: &str = "A name may stand twice";
+    pub const CASE: &str = "Names compare without case";
+    pub const LOG: &str = "A log that cannot be written";
     pub const COMMENTS: &str = "Comments may follow a value";
     pub const NUL: &str = "Bytes that are no text";
-    pub const SYSLOG: &str = "The system's log";
-    pub const PRELOAD: &str = "Preload files";
+    pub const PRELOAD: &str = "Preloaded paths and addresses";
 }
 
 use why::*;
@@ -94,6 +98,10 @@ impl Table {
     fn breaks(&mut self, name: &'static str, findings: usize, case: Case, like: Case, why: &'static str) {
         self.0.push(Row { name, case, stock: Stock::Breaks(like, why), findings });
     }
+
+    fn adds(&mut self, name: &'static str, findings: usize, case: Case, seen: impl Into<String>, why: &'static str) {
+        self.0.push(Row { name, case, stock: Stock::Adds(seen.into(), why), findings });
+    }
 }
 
 /// A token of this many bytes.
@@ -131,7 +139,7 @@ fn form(t: &mut Table) {
     t.same("unknown names", 2, opts(format!("timeuot 300\nretries2 1\n{SOON}")).dead());
     t.same("no space before the value", 1, opts(format!("{SOON}timeout=300\n")).dead());
     t.same("carriage returns alone", 1, opts("timeout 100\rretries 0\r").ask(Ask::Own));
-    t.differs("signs of equality", 1, opts(format!("{SOON}retries = 1\nretries = 1\n")).dead(), opts("x").dead(), MODE);
+    t.breaks("signs of equality", 1, opts("retries 0\ntimeout = 100\n").dead(), opts("retries 0\n").dead(), EQUALS);
     t.differs(
         "a comment for a value",
         1,
@@ -160,8 +168,8 @@ fn values(t: &mut Table) {
     t.same("many retries", 0, opts("timeout 100\nretries 15").dead());
     t.same("their defaults", 0, opts("").dead());
     t.same("depths", 0, opts(format!("{SOON}resolve_depth 8\nsa_depth 9\nsend_depth 10\nrecv_depth 11")).dead());
-    t.breaks("no timeout", 1, opts("retries 0\ntimeout 0\n").dead(), opts("").dead(), RANGES);
-    t.breaks("time that runs backwards", 1, opts("retries 0\ntimeout -5\n").dead(), opts("").dead(), RANGES);
+    t.breaks("no timeout", 1, opts("retries 0\ntimeout 0\n").dead(), opts("retries 0").dead(), RANGES);
+    t.breaks("time that runs backwards", 1, opts("retries 0\ntimeout -5\n").dead(), opts("retries 0").dead(), RANGES);
     t.breaks("retries -1", 1, opts("timeout 700\nretries -1\n").dead(), opts("timeout 700\nretries 2").dead(), RANGES);
     t.breaks("more than any number", 1, opts("retries 99999999999999999999\n").dead(), opts("").dead(), RANGES);
     for (name, option) in [
@@ -200,7 +208,7 @@ fn service(t: &mut Table) {
     t.same("server_mode open, another port", 0, opts("server_mode open\nserver_port 40000\n"));
     t.same("the last port", 0, opts("server_mode loop\nserver_port 65535\n"));
     t.same("server_mode that isn't", 1, opts("server_mode tcp\n"));
-    t.differs("two modes, one isn't", 1, opts("server_mode loop\nserver_mode tcp"), opts("server_mode loop"), MODE);
+    t.differs("two modes, one isn't", 1, opts("server_mode loop\nserver_mode tcp"), opts("server_mode loop"), EQUALS);
     for (name, port) in [("port 0", "0"), ("port 65536", "65536"), ("port -1", "-1"), ("no port", "http")] {
         let case = opts(format!("server_mode loop\nserver_port {port}\n"));
         t.differs(name, 1, case, opts("server_mode loop\n"), RANGES);
@@ -218,11 +226,12 @@ fn service(t: &mut Table) {
         1,
         opts("acme_plus_kernel_only 1\nacme_plus_kernel_only perhaps\n"),
         opts("acme_plus_kernel_only 1"),
-        MODE,
+        EQUALS,
     );
     t.same("lock_file", 0, opts("lock_file /run/other.pid\n"));
     t.same("log_file", 0, opts("log_file /var/log/other.log\n"));
     t.same("log_file stdout", 0, opts("log_file STDOUT\n"));
+    t.adds("log_file in no directory", 0, opts("log_file /var/log/none/log\n"), "ends", LOG);
     t.same("log_file stderr", 0, opts("log_file stderr\n"));
     t.same("log_level 0", 0, opts("log_level 0\n").ask(Ask::Chatter));
     t.same("log_level 2", 0, opts("log_level 2\n").ask(Ask::Chatter));
@@ -235,7 +244,7 @@ fn service(t: &mut Table) {
 /// The address file.
 fn addresses(t: &mut Table) {
     let two = "one mlx5_0 1 default\nTwo mlx5_0 1 0xffff\n";
-    t.same("two names", 0, addr(two, &["one", "two", "TWO", "three"]));
+    t.same("two names", 0, addr(two, &["one", "Two", "three"]));
     t.same(
         "case, tabs, CRLF, a last line",
         0,
@@ -290,7 +299,7 @@ fn addresses(t: &mut Table) {
         ADDRESS,
     );
     t.same("NUL in a name", 1, addr("a\0b mlx5_0 1 default\nc mlx5_0 1 default\n", &["a", "c"]));
-    t.same("names that are no UTF-8", 0, addr(b"k\xf6ln mlx5_0 1 default\n", &[]));
+    t.same("names in Latin-1", 0, addr(b"k\xf6ln mlx5_0 1 default\n", &[]));
     t.same(
         "names like numbers",
         0,
@@ -304,12 +313,10 @@ fn addresses(t: &mut Table) {
         0,
         addr((1..=8).map(|n| format!("n{n} mlx5_0 1 default\n")).collect::<String>(), &["n1", "n5", "n8"]),
     );
-    t.same("a name twice", 0, addr("a mlx5_0 1 default\na mlx5_0 1 default\nb mlx5_0 1 default\n", &["a", "b"]));
-    t.same(
-        "a name twice, but for case",
-        0,
-        addr("a mlx5_0 1 default\nA mlx5_0 1 default\nb mlx5_0 1 default\n", &["a", "b"]),
-    );
+    let twice = "a mlx5_0 1 default\nA mlx5_0 1 default\na mlx5_0 1 default\nb mlx5_0 1 default\n";
+    let once = "a mlx5_0 1 default\nb mlx5_0 1 default\n";
+    t.differs("a name twice", 0, addr(twice, &["a", "b"]), addr(once, &["a", "b"]), TWICE);
+    t.adds("names in another case", 0, addr("Two mlx5_0 1 default\n", &["tWO"]), "Name(\"tWO\"): 0", CASE);
     let ips = "10.1.2.3 mlx5_0 1 default\nfd01::7 mlx5_0 1 default\na mlx5_0 1 default\n";
     let asked = |case: Case| case.ask(Ask::Ip("10.1.2.3")).ask(Ask::Ip("fd01::7"));
     t.same("addresses that are not allowed", 2, asked(addr(ips, &["a", "10.1.2.3"])));
@@ -333,7 +340,9 @@ fn lengths(t: &mut Table) {
         t.same(name, 0, addr(format!("{} mlx5_0 1 default\n", long(length)), &[]));
     }
     let named = |length: usize| addr(format!("{} mlx5_0 1 default\n", long(length)), &[]);
-    // What is longer than the others have it is compared by what is shown of it, and that they don't have.
+    for (name, length) in [("names of 47", 47), ("names of 62", 62), ("names of 63", 63)] {
+        t.adds(name, 0, named(length), format!(",{}\\n", long(length)), NAMES);
+    }
     for (name, length) in [("names of 64", 64), ("names of 65", 65), ("names of 119", 119), ("names of 4096", 4096)] {
         t.same(name, 1, named(length));
     }
@@ -363,7 +372,7 @@ fn lengths(t: &mut Table) {
     t.differs(
         "comments longer than a line",
         0,
-        opts(format!("{SOON}#{}timeout 300\n#\n", " ".repeat(118))).dead(),
+        opts(format!("{SOON}#{}timeout 1700\n#\n", " ".repeat(118))).dead(),
         opts(SOON).dead(),
         LINES,
     );
@@ -371,13 +380,41 @@ fn lengths(t: &mut Table) {
     t.same("spaces to the end of a line", 0, opts(format!("timeout 100{}\nretries 0\n", " ".repeat(300))).dead());
 }
 
-/// Preloaded addresses and paths: H8 is LID 10, and the others can be told by their number likewise.
+/// Preloaded addresses and paths. H1 has LID 3 and the port GUID 0x100003, and so on by number.
 fn preloads(t: &mut Table) {
+    let both = "addr_preload acm_hosts\naddr_data_file /etc/rdma/hosts\n\
+        route_preload opensm_full_v1\nroute_data_file /etc/rdma/routes\n";
     let hosts =
-        "# x\n10.99.0.8 fe80::10:11\nfd99::8\tfe80::10:11\r\npre8 fe80:0:0:0:0:0:10:11 # x\n10.99.0.9 fe80::99\n";
-    let preload = |text: &str| {
-        let case = opts("addr_preload acm_hosts\naddr_data_file /etc/rdma/hosts\n").file("/etc/rdma/hosts", text);
-        case.ask(Ask::Path("10.99.0.8")).ask(Ask::Path("fd99::8")).ask(Ask::Ip("10.99.0.8"))
+        "# x\n10.99.0.8 fe80::10:11\nfd99::8\tfe80::10:11\r\nPre8 fe80:0:0:0:0:0:10:11 # x\n10.99.0.9 fe80::99\n";
+    let ask = |case: Case| {
+        let [a, b, c] = ["10.99.0.8", "fd99::8", "10.99.0.1"].map(Ask::Ip);
+        case.ask(a).ask(b).ask(c).ask(Ask::Name("Pre8"))
     };
-    t.same("preloaded addresses", 0, preload(hosts));
+    let with = |options: &str, hosts: &str, routes: &str| {
+        ask(opts(options).file("/etc/rdma/hosts", hosts).file("/etc/rdma/routes", routes))
+    };
+    let good = routes(|to| format!("0x{:04X} : 0  : 4   : 3   \n", to));
+    t.same("addresses and paths", 0, with(both, hosts, &good));
+    t.same("preloads that nobody wants", 0, with("route_preload none\naddr_preload no\n", hosts, &good));
+    t.same("keywords that aren't", 2, with("route_preload full\naddr_preload hosts\n", hosts, &good));
+    t.same("service levels, sizes, speeds", 0, with(both, hosts, &routes(|to| format!("0x{to:04X} : 2 : 5 : 16\n"))));
+    t.same("nobody reachable", 0, with(both, "", &routes(|to| format!("0x{to:04X} : UNREACHABLE\n"))));
+    t.same("empty preload files", 0, with(both, "", ""));
+    t.same("missing preload files", 2, ask(opts(both)));
+    t.same("CRLF in paths", 0, with(both, hosts, &good.replace('\n', "\r\n")));
+    let odd = "10.99.0.8\nfe80::10:11\n10.99.0.8 10.99.0.8\nfd99::8 fe80::10:11 x\n10.99.0.1 fe80::zz\n";
+    t.same("odd lines of addresses", 5, with(both, odd, &good));
+    let full = both.replace("opensm_full_v1", "full_opensm_v1");
+    t.breaks("the manual's word", 0, with(&full, hosts, &good), with(both, hosts, &good), PRELOAD);
+}
+
+/// OpenSM's dump of all paths between the hosts.
+fn routes(line: impl Fn(u16) -> String) -> String {
+    let block = |n: u16| {
+        let header =
+            format!("Channel Adapter 0x{:016x}, base LID {}, \"H{n}\", port 1\n", 0x10_0001 + 2 * u64::from(n), n + 2);
+        let lines: String = (3..=10).map(&line).collect();
+        format!("{header}# LID  : SL : MTU : RATE\n{lines}\n")
+    };
+    (1..=8).map(block).collect()
 }

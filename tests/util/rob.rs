@@ -69,6 +69,17 @@ pub fn settles(pid: u32, most: usize) {
     assert!(settled.is_some(), "{} descriptors, {most} before", descriptors(pid));
 }
 
+/// Descriptors that a process has open when those who have left are gone.
+pub fn steady_descriptors(pid: u32) -> usize {
+    let mut last = usize::MAX;
+    let steady = wait_for(PATIENCE, || {
+        std::thread::sleep(Duration::from_millis(60));
+        let now = descriptors(pid);
+        (std::mem::replace(&mut last, now) == now).then_some(now)
+    });
+    steady.expect("they come to rest")
+}
+
 /// Memory that a process has in use, KiB.
 pub fn memory(pid: u32) -> u64 {
     let status = fs::read_to_string(format!("/proc/{pid}/status")).expect("the process lives");

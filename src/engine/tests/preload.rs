@@ -282,7 +282,7 @@ fn a_port_that_comes_up_late_has_its_files() {
     net.hosts[0].engine.set_preload(Time(0), Preload { routes, ..Preload::default() });
     net.hosts[0].engine.set_names(vec![LocalName {
         addr: Addr::name(b"late"),
-        text: "late".into(),
+        text: b"late".to_vec(),
         device: "mlx5_0".into(),
         port: 2,
         pkey: PkeyChoice::Default,

@@ -15,7 +15,8 @@ fn what_is_known_stays_where_the_change_has_nothing_to_do_with_it() {
     let mut net = Net::new(3, &Config::default());
     net.ask(0, &[from(0), to(1)], 5 * MS).unwrap();
     let before = (net.multicasts, net.path_queries.len(), net.joins);
-    let limits = Config { timeout_ms: 7, retries: 0, resolve_depth: 9, sa_depth: 9, send_depth: 9, ..Config::default() };
+    let limits =
+        Config { timeout_ms: 7, retries: 0, resolve_depth: 9, sa_depth: 9, send_depth: 9, ..Config::default() };
     change(&mut net, 0, &limits);
     assert_eq!(path(&net.ask(0, &[from(0), to(1)], 0).unwrap()).dgid(), gid(1));
     assert_eq!((net.multicasts, net.path_queries.len(), net.joins), before);

@@ -127,7 +127,7 @@ impl Net {
             engine.set_system_addrs(vec![system(ip(i), i)]);
             engine.set_names(vec![LocalName {
                 addr: Addr::name(name(i).as_bytes()),
-                text: name(i),
+                text: name(i).into_bytes(),
                 device: "MLX5_0".into(),
                 port: 1,
                 pkey: PkeyChoice::Default,

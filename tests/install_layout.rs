@@ -1,0 +1,209 @@
+//! scripts/install: what it lays down is where Debian's package has it, and is found there.
+
+#[path = "util/manager.rs"]
+mod manager;
+mod util;
+
+use std::collections::BTreeSet;
+use std::fs;
+use std::os::unix::fs::{MetadataExt, PermissionsExt};
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use manager::{Notify, kernel_socket, stream_socket};
+use util::{Shared, compile, run, sa, succeed, text};
+
+static SUBNET: Shared = Shared::new(|o| o.hosts = 2);
+
+/// A directory to install into, which goes with this value.
+struct Root(PathBuf);
+
+impl Root {
+    fn new(name: &str) -> Root {
+        let path = Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("install-{name}-{}", std::process::id()));
+        let _ = fs::remove_dir_all(&path);
+        fs::create_dir_all(&path).unwrap();
+        Root(path)
+    }
+
+    fn install(&self, more: &[&str]) -> String {
+        succeed(&mut self.command(more))
+    }
+
+    fn command(&self, more: &[&str]) -> Command {
+        let mut command = Command::new(Path::new(env!("CARGO_MANIFEST_DIR")).join("scripts/install"));
+        command.arg(format!("DESTDIR={}", self.0.display()));
+        command.arg(format!("BINARY={}", env!("CARGO_BIN_EXE_ibacm"))).args(more);
+        command
+    }
+
+    fn file(&self, name: &str) -> PathBuf {
+        self.0.join(name.trim_start_matches('/'))
+    }
+
+    /// Every file, as its name on the machine.
+    fn files(&self) -> BTreeSet<String> {
+        fn walk(directory: &Path, found: &mut Vec<PathBuf>) {
+            for entry in fs::read_dir(directory).unwrap() {
+                let path = entry.unwrap().path();
+                if fs::symlink_metadata(&path).unwrap().is_dir() { walk(&path, found) } else { found.push(path) }
+            }
+        }
+        let mut found = Vec::new();
+        walk(&self.0, &mut found);
+        let name = |p: &PathBuf| format!("/{}", p.strip_prefix(&self.0).unwrap().display());
+        found.iter().map(name).filter(|n| !n.starts_with("/var/lib/dpkg/")).collect()
+    }
+}
+
+impl Drop for Root {
+    fn drop(&mut self) {
+        let _ = fs::remove_dir_all(&self.0);
+    }
+}
+
+const CONFIGURATION: &str = "/etc/rdma/ibacm_opts.cfg";
+
+#[test]
+fn everything_is_where_the_package_has_it() {
+    let root = Root::new("layout");
+    root.install(&[]);
+    let ours = root.files();
+    let stock = succeed(Command::new("dpkg").args(["-L", "ibacm"]));
+    let stock: BTreeSet<String> = stock.lines().map(str::to_owned).collect();
+    // What of the package is the daemon's.
+    for name in [
+        "/usr/sbin/ibacm",
+        "/lib/systemd/system/ibacm.service",
+        "/lib/systemd/system/ibacm.socket",
+        "/usr/share/man/man7/ibacm.7.gz",
+        "/usr/share/man/man8/ibacm.8.gz",
+    ] {
+        assert!(ours.contains(name), "{name} is not installed");
+        assert!(stock.contains(name), "{name} is not the package's name");
+        let [own, theirs] = [root.file(name), PathBuf::from(name)].map(|p| fs::metadata(p).unwrap());
+        assert_eq!(own.permissions().mode(), theirs.permissions().mode(), "{name}");
+        assert_eq!((own.uid(), own.gid()), (theirs.uid(), theirs.gid()), "{name}");
+    }
+    let more: Vec<&String> = ours.difference(&stock).collect();
+    let examples = ["ibacm_addr.cfg", "ibacm_opts.cfg"].map(|f| format!("/usr/share/doc/ibacm/examples/{f}"));
+    assert_eq!(more, [CONFIGURATION, &examples[0], &examples[1]]);
+    let manual = succeed(Command::new("mandoc").args(["-T", "ascii"]).arg(root.file("/usr/share/man/man8/ibacm.8.gz")));
+    assert!(manual.contains("InfiniBand communication management assistant"), "{manual}");
+    // The same again is the same.
+    let before = fs::read(root.file("/usr/share/man/man8/ibacm.8.gz")).unwrap();
+    root.install(&[]);
+    assert_eq!(root.files(), ours);
+    assert_eq!(fs::read(root.file("/usr/share/man/man8/ibacm.8.gz")).unwrap(), before);
+    // And all of it goes again, but for the configuration.
+    root.install(&["REMOVE=yes"]);
+    assert_eq!(root.files(), BTreeSet::from([CONFIGURATION.to_owned()]));
+}
+
+#[test]
+fn configuration_is_kept() {
+    let root = Root::new("kept");
+    fs::create_dir_all(root.file("/etc/rdma")).unwrap();
+    fs::write(root.file(CONFIGURATION), "retries 9\n").unwrap();
+    root.install(&[]);
+    assert_eq!(fs::read_to_string(root.file(CONFIGURATION)).unwrap(), "retries 9\n");
+    assert!(!root.file("/etc/rdma/ibacm_addr.cfg").exists(), "a file without names would hide the host's own");
+    // A link that leads nowhere yet is somebody's too.
+    fs::remove_file(root.file(CONFIGURATION)).unwrap();
+    std::os::unix::fs::symlink("/nonexistent/opts", root.file(CONFIGURATION)).unwrap();
+    root.install(&[]);
+    assert_eq!(fs::read_link(root.file(CONFIGURATION)).unwrap(), Path::new("/nonexistent/opts"));
+}
+
+#[test]
+fn another_prefix_and_mistakes() {
+    let root = Root::new("prefix");
+    root.install(&["PREFIX=/usr/local", "UNITDIR=/etc/systemd/system"]);
+    assert!(root.file("/usr/local/sbin/ibacm").exists());
+    let unit = fs::read_to_string(root.file("/etc/systemd/system/ibacm.service")).unwrap();
+    assert!(unit.contains("\nExecStart=/usr/local/sbin/ibacm --systemd\n"), "{unit}");
+    for (wrong, reason) in [
+        ("PREFX=/usr", "not understood"),
+        ("PREFIX=usr", "not an absolute path"),
+        ("DIVERT=perhaps", "yes or no"),
+        ("BINARY=/nonexistent", "no program"),
+    ] {
+        let output = run(&mut root.command(&[wrong]));
+        assert!(!output.status.success() && text(&output).contains(reason), "{wrong}: {}", text(&output));
+    }
+}
+
+#[test]
+fn files_of_the_package_are_put_aside_and_back() {
+    let root = Root::new("divert");
+    let dpkg = root.file("/var/lib/dpkg");
+    for directory in ["info", "updates", "triggers"] {
+        fs::create_dir_all(dpkg.join(directory)).unwrap();
+    }
+    // A package database that knows of the one package, with its files.
+    let files = ["/usr/sbin/ibacm", "/lib/systemd/system/ibacm.service", "/lib/systemd/system/ibacm.socket"];
+    let status = "Package: ibacm\nStatus: install ok installed\nMaintainer: nobody\nArchitecture: all\nVersion: 44\n\
+                  Description: stock\n";
+    fs::write(dpkg.join("status"), status).unwrap();
+    fs::write(dpkg.join("info/ibacm.list"), format!("{}\n", files.join("\n"))).unwrap();
+    for file in files {
+        fs::create_dir_all(root.file(file).parent().unwrap()).unwrap();
+        fs::write(root.file(file), "stock").unwrap();
+    }
+    root.install(&["DIVERT=yes"]);
+    for file in files {
+        assert_eq!(fs::read_to_string(root.file(&format!("{file}.packaged"))).unwrap(), "stock", "{file}");
+        assert_ne!(fs::read(root.file(file)).unwrap(), b"stock", "{file}");
+    }
+    let list = format!("--root={}", root.0.display());
+    let diverted = succeed(Command::new("dpkg-divert").args([&list, "--list", "*ibacm*"]));
+    assert_eq!(diverted.lines().count(), files.len(), "{diverted}");
+    // Once more is no trouble.
+    root.install(&["DIVERT=yes"]);
+    root.install(&["REMOVE=yes"]);
+    for file in files {
+        assert_eq!(fs::read_to_string(root.file(file)).unwrap(), "stock", "{file}");
+    }
+    assert_eq!(succeed(Command::new("dpkg-divert").args([&list, "--list", "*ibacm*"])), "");
+}
+
+#[test]
+fn stock_programs_find_the_installed_service() {
+    let lab = SUBNET.enter();
+    let root = Root::new("run");
+    root.install(&[]);
+    for host in ["H1", "H2"] {
+        fs::copy(root.file(CONFIGURATION), lab.file(host, CONFIGURATION)).unwrap();
+    }
+    let binary = root.file("/usr/sbin/ibacm");
+    let binary = binary.to_str().unwrap();
+    // As much as the unit lets it have: two capabilities, no new ones.
+    let unit = fs::read_to_string(root.file("/lib/systemd/system/ibacm.service")).unwrap();
+    let kept = unit.lines().find_map(|l| l.strip_prefix("CapabilityBoundingSet=")).expect("it says");
+    let kept: String = kept.split(' ').map(|c| format!(",+{}", c.trim_start_matches("CAP_").to_lowercase())).collect();
+    let around = ["setpriv", "--no-new-privs", "--inh-caps=-all", &format!("--bounding-set=-all{kept}")];
+    let mut services = Vec::new();
+    for host in ["H1", "H2"] {
+        lab.inject(&format!("leave {host}")).unwrap();
+        let mut notify = Notify::new(&lab, host);
+        let sockets = vec![stream_socket(&lab, host), kernel_socket(&lab, host)];
+        services.push(manager::start_around(&lab, host, &around, binary, sockets, &[]));
+        notify.wait("READY=1\n");
+        lab.wait_joined(host);
+    }
+    // ib_acme looks for /run/ibacm-unix.sock, librdmacm for /run/ibacm.port and /run/ibacm.sock.
+    let said = lab.acme("H1", &["-f", "n", "-s", "h1", "-d", "h2", "-v"]);
+    assert!(said.contains("SA verification: success"), "{said}");
+    let [one, two] = lab.hosts(["H1", "H2"]);
+    let path = sa::path(&lab, one.lid, two.lid);
+    let program = compile("rdma_resolve", &["-lrdmacm", "-libverbs"]);
+    let said = succeed(lab.exec("H1", &program).args(["4", "-", "10.77.0.2"]));
+    fs::remove_file(&program).unwrap();
+    let digits: String = path.0.iter().map(|b| format!("{b:02x}")).collect();
+    assert_eq!(said, format!("path {digits}\nsource 10.77.0.1\n"));
+    let log = fs::read_to_string(lab.file("H1", "/var/log/ibacm.log")).unwrap();
+    assert!(!log.contains("cannot"), "{log}");
+    for service in &mut services {
+        assert_eq!(service.stop(), Some(0), "{}", service.said());
+    }
+}
