@@ -250,6 +250,9 @@ impl Daemon {
         next = next.min(self.reopen.iter().map(|r| r.0).min().unwrap_or(Time::NEVER));
         next = next.min(self.manager.next_deadline());
         next = next.min(self.stop_at.unwrap_or(Time::NEVER));
+        if let Some(due) = log::on_time(Instant::now()) {
+            next = next.min(Time(0).plus(due.saturating_duration_since(self.start)));
+        }
         (next != Time::NEVER).then(|| self.clock().until(next))
     }
 

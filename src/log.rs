@@ -9,7 +9,8 @@
 //! Levels are those of the option `log_level`: 0 what an operator has to know, 1 what happens, 2 everything. Nothing is
 //! formatted when the level is off. A line is one `write` and at most [`MAX_LINE`] bytes; control characters in its
 //! text, which may come from the network, are escaped. A full or broken target loses lines, is never waited for and
-//! never fails the caller; how many lines were lost is said as soon as it takes lines again.
+//! never fails the caller; how many lines were lost is said as soon as it takes lines again. The loop has to call
+//! [`on_time`] before it waits.
 
 mod limit;
 mod line;
@@ -25,9 +26,9 @@ use line::Line;
 use sink::Sink;
 use std::fmt;
 use std::hash::{BuildHasher, Hash, RandomState};
-use std::sync::atomic::{AtomicU8, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU8, Ordering};
 use std::sync::{LazyLock, Mutex, MutexGuard, PoisonError};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 /// Longest line that is written, in bytes and with its newline: less than a pipe takes in one piece.
 pub const MAX_LINE: usize = 2048;
@@ -36,6 +37,8 @@ pub const LIMIT: u32 = 10;
 
 /// The level in force. Apart from the rest, since it is asked for far more often than anything is written.
 static LEVEL: AtomicU8 = AtomicU8::new(0);
+/// Whether [`on_time`] may have something to do.
+static OWES: AtomicBool = AtomicBool::new(false);
 static LOGGER: Mutex<Logger> = Mutex::new(Logger::new());
 /// Keys the hash of the causes: their text may be of a stranger's choosing.
 static HASHER: LazyLock<RandomState> = LazyLock::new(RandomState::new);
@@ -55,13 +58,22 @@ impl Logger {
     fn put(&mut self, level: u8, source: &str, text: fmt::Arguments<'_>) {
         if self.lost > 0 {
             let note = Line::new("log", format_args!("{} lines were lost: the log did not take them", self.lost));
-            if self.sink.write(0, &note).is_ok() {
+            if self.sink.write(0, note).is_ok() {
                 self.lost = 0;
             }
         }
-        if self.sink.write(level, &Line::new(source, text)).is_err() {
+        if self.sink.write(level, Line::new(source, text)).is_err() {
             self.lost = self.lost.saturating_add(1);
         }
+        OWES.store(true, Ordering::Relaxed);
+    }
+
+    fn on_time(&mut self, now: Instant) -> Option<Instant> {
+        while let Some((site, suppressed)) = self.limiter.take_due(now) {
+            say_suppressed(self, site, suppressed);
+        }
+        let limits = self.limiter.next_deadline();
+        self.sink.on_time(now).into_iter().chain(limits).min()
     }
 }
 
@@ -128,7 +140,7 @@ pub fn write_foreign(level: u8, text: &[u8]) {
 pub fn write_limited(level: u8, source: &str, site: &'static str, key: impl Hash, text: fmt::Arguments<'_>) {
     let mut logger = logger();
     match logger.limiter.check(HASHER.hash_one((site, key)), site, LIMIT, Instant::now()) {
-        Verdict::Drop => {}
+        Verdict::Drop => OWES.store(true, Ordering::Relaxed),
         Verdict::Write { suppressed } => {
             if suppressed > 0 {
                 say_suppressed(&mut logger, site, suppressed);
@@ -138,14 +150,24 @@ pub fn write_limited(level: u8, source: &str, site: &'static str, key: impl Hash
     }
 }
 
-/// Says how many lines were left out, for causes that have been quiet since; to be called now and then. Gives the time
-/// at which there is something to say again, if there is.
-pub fn flush_suppressed(now: Instant) -> Option<Instant> {
-    let mut logger = logger();
-    while let Some((site, suppressed)) = logger.limiter.take_due(now) {
-        say_suppressed(&mut logger, site, suppressed);
+/// Does what is due: says how many lines were left out, for causes that have been quiet since, and sends lines that wait
+/// for the system's log. Gives the time at which there is something to do again, if there is. To be called before every
+/// wait; costs next to nothing if no line was written.
+pub fn on_time(now: Instant) -> Option<Instant> {
+    if !OWES.load(Ordering::Relaxed) {
+        return None;
     }
-    logger.limiter.next_deadline()
+    let next = logger().on_time(now);
+    OWES.store(next.is_some(), Ordering::Relaxed);
+    next
+}
+
+/// Gives lines that wait for the system's log a moment; to be called at the end of the process.
+pub fn finish() {
+    for _ in 0..20 {
+        let Some(due) = logger().sink.on_time(Instant::now()) else { return };
+        std::thread::sleep(due.saturating_duration_since(Instant::now()).min(Duration::from_millis(10)));
+    }
 }
 
 fn say_suppressed(logger: &mut Logger, site: &str, suppressed: u64) {

@@ -40,6 +40,7 @@ fn main() -> ExitCode {
         Ok(started) => started,
         Err(e) => {
             log!(0, "{e}");
+            log::finish();
             ready.fail(EXIT_FAILURE, &e.to_string());
             return ExitCode::from(EXIT_FAILURE);
         }
@@ -48,11 +49,13 @@ fn main() -> ExitCode {
         log!(0, "cannot leave the terminal: {e}");
     }
     log!(0, "serving");
-    match service.run() {
+    let code = match service.run() {
         Ok(()) => ExitCode::SUCCESS,
         Err(e) => {
             log!(0, "the loop ended: {e}");
             ExitCode::from(EXIT_FAILURE)
         }
-    }
+    };
+    log::finish();
+    code
 }

@@ -15,6 +15,7 @@ use std::io;
 use std::os::fd::{AsRawFd, RawFd};
 use std::os::unix::fs::{MetadataExt, OpenOptionsExt, PermissionsExt};
 use std::path::{Path, PathBuf};
+use std::time::Instant;
 
 /// The mode of a new log file, less what the umask takes; what others could write is taken from an old one too.
 const MODE: u32 = 0o644;
@@ -83,8 +84,20 @@ impl Sink {
         }
     }
 
+    /// Sends lines that wait, where lines can: when to do so again, if any are left.
+    pub(super) fn on_time(&mut self, now: Instant) -> Option<Instant> {
+        match self {
+            #[cfg(feature = "syslog")]
+            Sink::Syslog(syslog) => syslog.on_time(now),
+            _ => {
+                let _ = now;
+                None
+            }
+        }
+    }
+
     /// Writes a line whole; an error means that it is lost, or was cut.
-    pub(super) fn write(&mut self, level: u8, line: &Line) -> io::Result<()> {
+    pub(super) fn write(&mut self, level: u8, line: Line) -> io::Result<()> {
         match self {
             Sink::Fd { fd, journal } => {
                 let text = match journal {

@@ -36,8 +36,8 @@ fn appends_whole_lines() {
     let path = dir.0.join("log");
     fs::write(&path, "before\n").unwrap();
     let mut sink = open(&path).unwrap();
-    sink.write(0, &line("one")).unwrap();
-    open(&path).unwrap().write(0, &line("two")).unwrap();
+    sink.write(0, line("one")).unwrap();
+    open(&path).unwrap().write(0, line("two")).unwrap();
     let text = fs::read_to_string(&path).unwrap();
     let lines: Vec<&str> = text.lines().collect();
     assert_eq!(lines.len(), 3);
@@ -62,7 +62,7 @@ fn links_are_followed_only_where_nobody_could_plant_them() {
     let dir = Dir::new("link");
     let (real, link) = (dir.0.join("real"), dir.0.join("link"));
     symlink(&real, &link).unwrap();
-    open(&link).unwrap().write(0, &line("x")).unwrap();
+    open(&link).unwrap().write(0, line("x")).unwrap();
     assert!(real.exists());
     fs::remove_file(&real).unwrap();
     fs::set_permissions(&dir.0, Permissions::from_mode(0o1777)).unwrap();
@@ -83,7 +83,7 @@ fn what_is_no_file_is_a_clear_error() {
 #[test]
 fn full_device_loses_the_line_without_panic() {
     if let Ok(mut sink) = open(Path::new("/dev/full")) {
-        assert_eq!(sink.write(0, &line("x")).unwrap_err().raw_os_error(), Some(libc::ENOSPC));
+        assert_eq!(sink.write(0, line("x")).unwrap_err().raw_os_error(), Some(libc::ENOSPC));
     }
 }
 
@@ -92,21 +92,21 @@ fn full_pipe_is_not_waited_for_and_broken_one_is_no_signal() {
     let (mut reader, writer) = io::pipe().unwrap();
     let mut sink = Sink::Fd { fd: writer.as_raw_fd(), journal: false };
     let mut written = 0_usize;
-    while sink.write(0, &line("x")).is_ok() {
+    while sink.write(0, line("x")).is_ok() {
         written += 1;
         assert!(written < 1_000_000, "the pipe never fills");
     }
     assert!(written > 100, "{written}");
     let mut some = vec![0; 8192];
     assert!(reader.read(&mut some).unwrap() > 0);
-    sink.write(0, &line("there is room again")).unwrap();
+    sink.write(0, line("there is room again")).unwrap();
     drop(reader);
-    assert!(sink.write(0, &line("x")).is_err());
+    assert!(sink.write(0, line("x")).is_err());
 }
 
 #[test]
 fn closed_descriptor_is_an_error() {
-    assert!(Sink::Fd { fd: 1_000_000, journal: false }.write(0, &line("x")).is_err());
+    assert!(Sink::Fd { fd: 1_000_000, journal: false }.write(0, line("x")).is_err());
 }
 
 #[test]
@@ -117,8 +117,8 @@ fn half_a_line_does_not_spoil_the_next() {
     file.write_all(b"half").unwrap();
     let file = OpenOptions::new().append(true).open(&path).unwrap();
     let mut sink = Sink::File { path: path.clone(), file, cut: true };
-    sink.write(0, &line("one")).unwrap();
-    sink.write(0, &line("two")).unwrap();
+    sink.write(0, line("one")).unwrap();
+    sink.write(0, line("two")).unwrap();
     let text = fs::read_to_string(&path).unwrap();
     assert_eq!(text.lines().count(), 3, "{text}");
 }
@@ -138,7 +138,7 @@ fn the_journal_is_known_by_its_stream() {
     }
     assert!(!is_journal(1_000_000, Some(&own)));
     let mut sink = Sink::Fd { fd, journal: true };
-    sink.write(0, &line("warning: x")).unwrap();
-    sink.write(2, &line("y")).unwrap();
+    sink.write(0, line("warning: x")).unwrap();
+    sink.write(2, line("y")).unwrap();
     assert_eq!(fs::read_to_string(&path).unwrap(), "<4>test: warning: x\n<7>test: y\n");
 }

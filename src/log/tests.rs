@@ -31,8 +31,8 @@ fn the_whole_way() {
     for _ in 0..2 * LIMIT {
         log_limited!(0, "same place");
     }
-    let due = flush_suppressed(Instant::now()).expect("lines were left out");
-    flush_suppressed(due + std::time::Duration::from_secs(1));
+    let due = on_time(Instant::now()).expect("lines were left out");
+    on_time(due + std::time::Duration::from_secs(1));
 
     fs::rename(&path, &moved).unwrap();
     log!(0, "still the old file");

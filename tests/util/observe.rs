@@ -52,7 +52,8 @@ pub struct Case {
 pub fn prepare(lab: &Lab<'_>, host: &str, case: &Case) {
     for directory in ["/run/.", "/etc/rdma/.", "/var/log/."] {
         for entry in fs::read_dir(lab.file(host, directory)).expect("the host is there").flatten() {
-            if entry.file_name() != "fabric" {
+            // Directories are of the host, not of a service.
+            if !entry.file_type().expect("it is there").is_dir() {
                 fs::remove_file(entry.path()).expect("a file");
             }
         }
@@ -191,7 +192,7 @@ pub fn published(lab: &Lab<'_>, host: &str, pid: u32) -> String {
     let directory = fs::read_dir(lab.file(host, "/run/.")).expect("the host is there");
     let mut all: Vec<String> = directory
         .flatten()
-        .filter(|entry| entry.file_name() != "fabric")
+        .filter(|entry| !entry.file_type().is_ok_and(|kind| kind.is_dir()))
         .map(|entry| {
             let name = entry.file_name().to_string_lossy().into_owned();
             let pid = format!("{pid}\n");
