@@ -39,7 +39,7 @@ fn main() -> ExitCode {
     let mut service = match service::start(&files, environment) {
         Ok(started) => started,
         Err(e) => {
-            log!(0, "{e}");
+            log!(0, "error: {e}");
             log::finish();
             ready.fail(EXIT_FAILURE, &e.to_string());
             return ExitCode::from(EXIT_FAILURE);
@@ -52,7 +52,7 @@ fn main() -> ExitCode {
     let code = match service.run() {
         Ok(()) => ExitCode::SUCCESS,
         Err(e) => {
-            log!(0, "the loop ended: {e}");
+            log!(0, "error: the loop ended: {e}");
             ExitCode::from(EXIT_FAILURE)
         }
     };

@@ -104,7 +104,11 @@ fn begin(files: &Files, systemd: Option<&mut Environment>) -> Result<Service, St
         StartError(e.to_string())
     })?;
     let options = loaded.options;
-    log::configure(&options.log_file, options.log_level).map_err(|e| StartError(e.to_string()))?;
+    if let Err(e) = log::configure(&options.log_file, options.log_level) {
+        // a full or missing disk must not cost the service
+        log::set_level(options.log_level);
+        log!(0, "{e}: lines go to standard error");
+    }
     let managed = systemd.is_some();
     let sockets = match systemd {
         Some(environment) => environment.sockets().map_err(|e| StartError(e.to_string()))?,

@@ -68,6 +68,7 @@ fn the_same_files_have_the_same_effect() {
         lab.inject(&format!("port H{host} subnet_timeout=8 quiet=1")).unwrap();
     }
     let _peer = lab.ours(PEER, "");
+    // Rows with this in their names alone, for whoever works on one.
     let only = std::env::var("ROW").unwrap_or_default();
     let rows: VecDeque<Row> = rows::table().into_iter().filter(|r| r.name.contains(&only)).collect();
     assert!(rows.len() >= 60 || !only.is_empty(), "{} rows", rows.len());

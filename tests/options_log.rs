@@ -10,13 +10,18 @@ mod util;
 
 use std::fs::{self, File};
 use std::os::unix::fs::MetadataExt;
+#[cfg(feature = "syslog")]
 use std::os::unix::net::UnixDatagram;
 use std::path::Path;
-use std::process::{Child, Command, Stdio};
+#[cfg(feature = "syslog")]
+use std::process::Command;
+use std::process::{Child, Stdio};
 use std::time::{Duration, Instant};
 
 use observe::{Case, OPTS, prepare};
-use rob::{Running, forge, processor};
+#[cfg(feature = "syslog")]
+use rob::Running;
+use rob::{forge, processor};
 use util::client::{between, ip, to_lid};
 use util::{Client, Daemon, Lab, PATIENCE, Program, Shared, wait_for};
 
@@ -208,20 +213,22 @@ fn what_clients_make_up_cannot_forge_lines() {
     let lab = SUBNET.enter();
     let daemon = start(&lab, "log_level 2\nretries 0\ntimeout 50\n");
     let mut client = Client::connect(&lab, "H1");
-    let forged = "x\n2026-01-31T12:00:00.123: ibacm: all is well\x1b[2J\r";
+    let forged = "x\n2026-01-31 12:00:00.123: ibacm: all is well\x1b[2J\r";
     client.resolve(&[ip(1, "10.77.0.1"), util::client::name(EP_FLAG_DEST, forged)]);
     assert_eq!(daemon.stop(), Some(0));
     let all = log(&lab, "ibacm.log");
     assert!(all.lines().all(is_line), "{all}");
-    assert!(all.contains("\\x0a2026-01-31") && !all.contains('\x1b') && !all.contains('\r'), "{all}");
+    assert!(all.contains("\\n2026-01-31") && !all.contains('\x1b') && !all.contains('\r'), "{all}");
 }
 
 /// Has H1's program see another /dev, in which `log` leads to `/run/system-log`.
+#[cfg(feature = "syslog")]
 const OWN_DEV: &str = "set -e; mount -t tmpfs none /mnt; cd /mnt; \
     for n in null zero full urandom random; do touch $n; mount --bind /dev/$n $n; done; \
     ln -s /run/system-log log; cd /; mount --rbind /mnt /dev; exec \"$0\" -P";
 
 /// What the log gets until this text comes.
+#[cfg(feature = "syslog")]
 fn until(server: &UnixDatagram, text: &str) -> Vec<String> {
     server.set_read_timeout(Some(PATIENCE)).unwrap();
     let mut all: Vec<String> = Vec::new();
@@ -234,6 +241,7 @@ fn until(server: &UnixDatagram, text: &str) -> Vec<String> {
 }
 
 #[test]
+#[cfg(feature = "syslog")]
 fn the_system_log_is_found_again() {
     let lab = SUBNET.enter();
     prepare(&lab, "H1", &Case::default());

@@ -9,7 +9,7 @@ use std::io::{Read as _, Write as _};
 use std::time::{Duration, Instant};
 
 use ibacm_wire::client::{EP_FLAG_DEST, EP_FLAG_SOURCE, FLAG_NODELAY, Status, resolve_request};
-use rob::{Running, code, descriptors, enter, idle_second, memory, settles, steady_descriptors, status};
+use rob::{Running, code, descriptors, enter, idle_second, memory, settles, status, steady_descriptors};
 use util::client::{between, ip};
 use util::{Client, Lab, PATIENCE, Program, Shared, wait_for};
 

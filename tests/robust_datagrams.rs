@@ -9,7 +9,7 @@ use std::fmt::Write as _;
 use std::time::{Duration, Instant};
 
 use ibacm_wire::client::{EP_FLAG_DEST, EP_FLAG_SOURCE, Entry, Status};
-use rob::{code, enter, forge, memory, request, response, settles, steady_descriptors, status};
+use rob::{code, enter, forge, memory, request, response, settles, status, steady_descriptors};
 use util::client::{between, ip, name};
 use util::{Client, Program, Shared, wait_for};
 

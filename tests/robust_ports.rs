@@ -6,17 +6,17 @@ mod rob;
 mod util;
 
 use std::fs;
-use std::path::PathBuf;
+use std::path::Path;
 use std::time::Duration;
 
 use ibacm_wire::client::{Entry, FLAG_QUERY_SA, Status};
-use rob::{code, enter, idle_second, memory, settles, steady_descriptors, status, until};
+use rob::{code, enter, idle_second, memory, settles, status, steady_descriptors, until};
 use util::client::{between, to_gid};
 use util::{Client, Lab, PATIENCE, Program, Shared, wait_for};
 
 /// Two hosts, two partitions.
 static LAB: Shared = Shared::new(|o| {
-    let file: PathBuf = std::env::temp_dir().join(format!("ibacm-partitions-{}", std::process::id()));
+    let file = Path::new(env!("CARGO_TARGET_TMPDIR")).join("robust-partitions");
     fs::write(&file, "Default=0x7fff,ipoib:ALL=full;\nRed=0x0123:ALL=full;\n").expect("it can be written");
     o.partitions = Some(file);
 });

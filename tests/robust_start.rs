@@ -102,10 +102,6 @@ fn files_that_cannot_be_read() {
     assert!(std::process::Command::new("mkfifo").arg(&pipe).status().unwrap().success());
     refused(&lab, &["-O", "/etc/rdma/pipe"], &["/etc/rdma/pipe", "a pipe"]);
     refused(&lab, &["-O", "/dev/null/opts"], &["/dev/null/opts", "ot a directory"]);
-    // The log's own place.
-    fs::write(&opts, "log_file /proc/none/log\n").unwrap();
-    let output = run(lab.exec("H1", Program::Ours.path()).arg("-P"));
-    assert!(!output.status.success() && util::text(&output).contains("/proc/none/log"), "{}", util::text(&output));
     fs::write(&opts, "lock_file /proc/none/pid\n").unwrap();
     refused(&lab, &[], &["/proc/none/pid"]);
     // A link that leads nowhere is a file that is not there: the defaults hold.
