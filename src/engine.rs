@@ -16,6 +16,7 @@ mod query;
 mod request;
 mod resolve;
 mod timers;
+mod waiters;
 
 #[cfg(test)]
 mod tests;
@@ -37,6 +38,10 @@ use endpoint::Endpoint;
 use local::LocalIndex;
 use ports::Port;
 use request::RouteMemo;
+use waiters::Waiters;
+
+/// Actions whose memory is kept for the next time.
+const MANY_ACTIONS: usize = 1024;
 
 /// The service of one host.
 pub struct Engine {
@@ -54,6 +59,7 @@ pub struct Engine {
     routes: RouteMemo,
     counters: [u64; COUNTERS],
     dropped: u64,
+    waiters: Waiters,
     actions: VecDeque<Action>,
 }
 
@@ -75,6 +81,7 @@ impl Engine {
             routes: RouteMemo::new(key),
             counters: [0; COUNTERS],
             dropped: 0,
+            waiters: Waiters::default(),
             actions: VecDeque::new(),
         }
     }
@@ -118,7 +125,23 @@ impl Engine {
 
     /// The next thing to do.
     pub fn next_action(&mut self) -> Option<Action> {
-        self.actions.pop_front()
+        let action = self.actions.pop_front();
+        if action.is_none() && self.actions.capacity() > MANY_ACTIONS {
+            // a burst is over: its memory goes back
+            self.actions.shrink_to(MANY_ACTIONS);
+        }
+        action
+    }
+
+    /// A client has left: nothing is kept for it.
+    pub fn client_gone(&mut self, client: ClientId) {
+        if !self.waiters.leave(client) {
+            return;
+        }
+        let (eps, waiters) = (&mut self.eps, &mut self.waiters);
+        for p in eps.iter_mut().flat_map(|e| e.pending.values_mut()) {
+            p.waiters.retain(|w| !w.client().is_some_and(|c| waiters.is_gone(c) && !waiters.end(c)));
+        }
     }
 
     /// The totals, in the order of [`Counter`].

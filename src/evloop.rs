@@ -109,6 +109,11 @@ impl RouteLookup for Routing<'_> {
     }
 }
 
+/// A connection's name for the engine; the top bit is never set, which marks the kernel.
+fn engine_id(client: ClientId) -> engine::ClientId {
+    engine::ClientId(u64::from(client.generation) << 32 | u64::from(client.index))
+}
+
 /// Hands requests of clients to the engine.
 struct Requests<'a> {
     engine: &'a mut Engine,
@@ -118,7 +123,7 @@ struct Requests<'a> {
 
 impl Service for Requests<'_> {
     fn request(&mut self, client: ClientId, msg: &[u8], out: &mut Vec<u8>) -> Outcome {
-        let id = engine::ClientId(u64::from(client.generation) << 32 | u64::from(client.index));
+        let id = engine_id(client);
         let start = out.len();
         let outcome = self.engine.request(self.now, id, msg, &mut Routing(self.sources), out);
         let (who, operation) = (client.index, msg.get(1).copied().unwrap_or_default());
@@ -139,7 +144,9 @@ impl Service for Requests<'_> {
         }
     }
 
-    fn closed(&mut self, _client: ClientId) {}
+    fn closed(&mut self, client: ClientId) {
+        self.engine.client_gone(engine_id(client));
+    }
 }
 
 impl Daemon {

@@ -17,14 +17,14 @@ impl Daemon {
             match action {
                 Action::Reply { client, reply } if local_service::is_kernel(client) => {
                     if let Some(kernel) = &mut self.kernel {
-                        kernel.reply(self.now, client, reply.as_bytes());
+                        kernel.reply(self.now, client, &reply);
                     }
                 }
                 Action::Reply { client, reply } => {
                     let id = ClientId::new(client.0 as u32, (client.0 >> 32) as u32);
-                    let status = reply.as_bytes().get(2).copied().unwrap_or_default();
+                    let status = reply.get(2).copied().unwrap_or_default();
                     log!(2, "client {}: answered, status {status}", id.index);
-                    self.server.reply(id, reply.as_bytes());
+                    self.server.reply(id, &reply);
                 }
                 Action::Send { ep, token, av, qpn, payload } => self.send(ep, token, &av, qpn, &*payload),
                 Action::Mad { port, tid, lid, sl, pkey_index, timeout_ms, retries, mad } => {

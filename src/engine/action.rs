@@ -164,7 +164,7 @@ pub enum Action {
         /// The client.
         client: ClientId,
         /// The answer.
-        reply: Reply,
+        reply: Box<[u8]>,
     },
     /// Write a line to the log.
     Log {

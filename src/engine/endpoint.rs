@@ -38,6 +38,16 @@ pub(super) enum Waiter {
     Peer { tid: u64 },
 }
 
+impl Waiter {
+    /// The client, if it is one.
+    pub fn client(&self) -> Option<ClientId> {
+        match self {
+            Waiter::Client { client, .. } => Some(*client),
+            Waiter::Peer { .. } => None,
+        }
+    }
+}
+
 /// What a destination that is being resolved has going on.
 #[derive(Default)]
 pub(super) struct Pending {

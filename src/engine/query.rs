@@ -76,7 +76,7 @@ impl Engine {
                 Reply::new(reply_header(q.header.tid, status, 0))
             }
         };
-        self.actions.push_back(Action::Reply { client: q.client, reply });
+        self.actions.push_back(Action::Reply { client: q.client, reply: reply.as_bytes().into() });
     }
 
     /// `ACM_OP_PERF_QUERY`.

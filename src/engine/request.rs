@@ -333,6 +333,9 @@ impl Engine {
             return Ok(Outcome::Replied);
         }
         if !nodelay {
+            if !self.waiters.has_room() {
+                return Err(fail(Status::Enomem));
+            }
             self.wait_client(ep, id, asker.client, asker.tid, asker.source);
         }
         self.pump_arp(now, ep);

@@ -302,13 +302,14 @@ impl Engine {
         let path = self.eps[ep.0 as usize].cache.get(dest).map(|d| d.path).unwrap_or_default();
         for w in pending.waiters {
             match w {
+                Waiter::Client { client, .. } if !self.waiters.end(client) => {}
                 Waiter::Client { client, tid, source } => {
                     let reply = match result {
                         Ok(()) => path_reply(tid, &path, source.as_deref()),
                         Err(status) => Reply::new(reply_header(tid, status, 0)),
                     };
                     self.count_status(Some(ep), result.err().unwrap_or(Status::Success));
-                    self.actions.push_back(Action::Reply { client, reply });
+                    self.actions.push_back(Action::Reply { client, reply: reply.as_bytes().into() });
                 }
                 // the peer's own address is known whatever the SA said, so it gets its response
                 Waiter::Peer { tid } => self.respond(ep, dest, tid),
@@ -390,6 +391,7 @@ impl Engine {
         tid: [u8; 8],
         source: Option<Entry>,
     ) {
+        self.waiters.add(client);
         self.wait(ep, dest, Waiter::Client { client, tid, source: source.map(Box::new) });
     }
 }

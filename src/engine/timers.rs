@@ -8,6 +8,15 @@ use super::action::{EpId, PortId};
 use super::endpoint::GroupState;
 use crate::time::Time;
 
+/// Look-ups that may fail in one turn: each is answered to everybody who waits for it.
+const SHARE: usize = 512;
+
+fn take<T>(share: &mut usize, next: impl FnOnce() -> Option<T>) -> Option<T> {
+    let taken = if *share == 0 { None } else { next() };
+    *share -= usize::from(taken.is_some());
+    taken
+}
+
 impl Engine {
     pub(super) fn deadline(&mut self) -> Time {
         let mut next = Time::NEVER;
@@ -26,19 +35,21 @@ impl Engine {
         next
     }
 
-    /// Does everything that is due.
+    /// Does what is due, up to a share for one turn: while [`Engine::next_deadline`] is not later than `now`, there is
+    /// more to do.
     pub fn on_time(&mut self, now: Time) {
+        let mut share = SHARE;
         for i in 0..self.ports.len() {
-            while let Some(answer) = self.ports[i].sa.on_time(now) {
+            while let Some(answer) = take(&mut share, || self.ports[i].sa.on_time(now)) {
                 self.sa_answered(now, answer.who, answer.result);
             }
         }
         for i in 0..self.eps.len() {
             let ep = EpId(i as u32);
-            while let Some(gone) = self.eps[i].arp.on_time(now) {
+            while let Some(gone) = take(&mut share, || self.eps[i].arp.on_time(now)) {
                 self.fail(now, ep, gone.dest, Status::Etimedout, "no peer answers for it");
             }
-            while let Some((_, dest)) = self.eps[i].await_group.pop_front_if(|w| w.0 <= now) {
+            while let Some((_, dest)) = take(&mut share, || self.eps[i].await_group.pop_front_if(|w| w.0 <= now)) {
                 self.fail_unasked(now, ep, dest, Status::Etimedout, "the multicast group is not joined yet");
             }
         }

@@ -301,3 +301,37 @@ fn made_up_destinations_do_not_grow_the_service() {
     assert_eq!(net.hosts[0].replies.len(), 1000);
     assert!(net.ask(0, &[from(0), to(1)], 5 * MS).is_some());
 }
+
+#[test]
+fn what_clients_that_left_had_asked_for_is_not_kept() {
+    let mut net = Net::new(2, &Config::default());
+    net.hosts[1].dead = true;
+    let stays = net.start(0, &[from(0), to(1)]);
+    let mut most = 0;
+    for _ in 0..20_000 {
+        let id = net.start(0, &[from(0), to(1)]);
+        let engine = &mut net.hosts[0].engine;
+        engine.client_gone(crate::engine::ClientId(id));
+        engine.client_gone(crate::engine::ClientId(id));
+        most = most.max(engine.waiters.total());
+    }
+    assert!(most < 2000, "{most} waits are kept");
+    net.run(10 * S);
+    assert_eq!(net.hosts[0].replies.keys().collect::<Vec<_>>(), [&stays], "only who is still there is told");
+    assert_eq!(net.hosts[0].engine.waiters.total(), 0);
+}
+
+#[test]
+fn many_that_fail_together_are_told_in_shares() {
+    let mut net = Net::new(1, &Config { timeout_ms: 100, retries: 0, resolve_depth: 5000, ..Config::default() });
+    for i in 0..5000u32 {
+        net.start(0, &[from(0), Entry::address(2, TYPE_IP, &(0x0a63_0000 | i).to_be_bytes())]);
+    }
+    net.run(100 * MS);
+    let engine = &mut net.hosts[0].engine;
+    let due = engine.next_deadline();
+    engine.on_time(due);
+    assert_eq!(engine.next_deadline(), due, "there is more to do");
+    net.run(5 * S);
+    assert_eq!(net.hosts[0].replies.len(), 5000);
+}

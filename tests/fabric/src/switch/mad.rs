@@ -157,7 +157,8 @@ impl Switch {
                 Fate::Pass => {}
                 Fate::Drop => return self.count("drop.sa_request"),
                 Fate::Status(status) => {
-                    m[3] |= mad::RESPONSE;
+                    // Get and Set are both answered by a GetResp (IBA 15.2.1)
+                    m[3] = mad::RESPONSE | if mad::method(&m) == 2 { 1 } else { mad::method(&m) };
                     mad::set_status(&mut m, status);
                     return self.mad_in(Some(dev), &m, dlid);
                 }
