@@ -6,12 +6,20 @@
 use getopts::{Matches, Options as Getopts, ParsingStyle};
 use std::ffi::OsStr;
 use std::fmt;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
+
+use crate::dirs;
 
 /// The address file, unless `-A` names another.
-pub const ADDR_FILE: &str = "/etc/rdma/ibacm_addr.cfg";
+pub fn addr_file() -> PathBuf {
+    Path::new(dirs::CONF).join("ibacm_addr.cfg")
+}
+
 /// The options file, unless `-O` names another.
-pub const OPTS_FILE: &str = "/etc/rdma/ibacm_opts.cfg";
+pub fn opts_file() -> PathBuf {
+    Path::new(dirs::CONF).join("ibacm_opts.cfg")
+}
+
 /// The exit code of a command line that is not understood.
 pub const EXIT_USAGE: u8 = 1;
 
@@ -94,8 +102,8 @@ pub fn parse<T: AsRef<OsStr>>(arguments: impl IntoIterator<Item = T>) -> Result<
         return Err(failed(format!("unexpected argument '{}'", word.escape_debug())));
     }
     let files = Files {
-        addr: path(&given, "A", ADDR_FILE).map_err(&failed)?,
-        opts: path(&given, "O", OPTS_FILE).map_err(&failed)?,
+        addr: path(&given, "A", addr_file()).map_err(&failed)?,
+        opts: path(&given, "O", opts_file()).map_err(&failed)?,
     };
     if given.opt_present("check-config") {
         return Ok(Action::CheckConfig(files));
@@ -108,9 +116,9 @@ pub fn parse<T: AsRef<OsStr>>(arguments: impl IntoIterator<Item = T>) -> Result<
     Ok(Action::Run(mode, files))
 }
 
-fn path(given: &Matches, option: &str, default: &str) -> Result<PathBuf, String> {
+fn path(given: &Matches, option: &str, default: PathBuf) -> Result<PathBuf, String> {
     match given.opt_strs(option).pop() {
-        None => Ok(PathBuf::from(default)),
+        None => Ok(default),
         Some(name) => {
             std::path::absolute(&name).map_err(|error| format!("-{option} '{}': {error}", name.escape_debug()))
         }
@@ -118,14 +126,16 @@ fn path(given: &Matches, option: &str, default: &str) -> Result<PathBuf, String>
 }
 
 fn usage(program: &str) -> String {
+    let (addr, opts) = (addr_file(), opts_file());
+    let (addr, opts) = (addr.display(), opts.display());
     format!(
         "usage: {program}\n   \
          [-D]             - run as a daemon (default)\n   \
          [-P]             - run as a standard process\n   \
          [-A addr_file]   - address configuration file\n                      \
-         (default {ADDR_FILE})\n   \
+         (default {addr})\n   \
          [-O option_file] - option configuration file\n                      \
-         (default {OPTS_FILE})\n   \
+         (default {opts})\n   \
          [--systemd]      - run as a service of systemd\n   \
          [--check-config] - say what is wrong in the files, and exit\n   \
          [--version]      - show the version, and exit\n   \
@@ -136,19 +146,18 @@ fn usage(program: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use std::path::Path;
 
     fn parsed(line: &str) -> Result<Action, UsageError> {
         parse(["/usr/sbin/ibacm"].into_iter().chain(line.split_whitespace()))
     }
 
-    fn files(addr: &str, opts: &str) -> Files {
+    fn files(addr: impl Into<PathBuf>, opts: impl Into<PathBuf>) -> Files {
         Files { addr: addr.into(), opts: opts.into() }
     }
 
     #[test]
     fn what_the_c_service_takes() {
-        let default = || files(ADDR_FILE, OPTS_FILE);
+        let default = || files(addr_file(), opts_file());
         assert_eq!(parsed(""), Ok(Action::Run(Mode::Daemon, default())));
         assert_eq!(parsed("-D"), Ok(Action::Run(Mode::Daemon, default())));
         assert_eq!(parsed("-P"), Ok(Action::Run(Mode::Process, default())));
@@ -168,7 +177,7 @@ mod tests {
 
     #[test]
     fn our_own() {
-        assert_eq!(parsed("--check-config -O /o"), Ok(Action::CheckConfig(files(ADDR_FILE, "/o"))));
+        assert_eq!(parsed("--check-config -O /o"), Ok(Action::CheckConfig(files(addr_file(), "/o"))));
         for line in ["-h", "--help", "-P --help", "-h stray"] {
             let Ok(Action::Print(text)) = parsed(line) else { panic!("{line}") };
             assert!(
@@ -202,6 +211,6 @@ mod tests {
         let none: [&str; 0] = [];
         assert!(matches!(parse(none), Ok(Action::Run(Mode::Daemon, _))));
         assert!(parse([OsStr::new("ibacm"), OsStr::from_bytes(b"-\xff")]).is_err());
-        assert!(Path::new(ADDR_FILE).is_absolute());
+        assert!(addr_file().is_absolute());
     }
 }

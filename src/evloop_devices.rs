@@ -126,40 +126,51 @@ impl Daemon {
             .any(|p| p.active && p.port == number && name == Some(p.device.as_str()))
     }
 
-    /// Asynchronous events of a device.
+    /// Asynchronous events of a device. They come in bursts: one look at a port does for all of its events.
     pub(super) fn device_events(&mut self, index: usize, token: Token) {
+        let mut touched: Vec<(u8, bool)> = Vec::new();
+        let mut more = true;
         for _ in 0..SHARE {
             let Some(device) = self.devices.get(index).and_then(Option::as_ref) else { return };
             let event = match device.ud.context().next_async_event() {
                 Ok(Some(event)) => event,
-                Ok(None) => return,
+                Ok(None) => {
+                    more = false;
+                    break;
+                }
                 Err(e) => return self.device_lost(index, &e.to_string()),
             };
             log!(1, "{}: event {} on port {}", device.name(), event.kind, event.port);
-            match event.kind {
+            let rejoin = match event.kind {
                 verbs::EVENT_DEVICE_FATAL => return self.device_lost(index, "it reported a fatal error"),
-                verbs::EVENT_CLIENT_REREGISTER => {
-                    let was_active = self.is_active(index, event.port);
-                    if let Some(id) = self.refresh_port(index, event.port)
-                        && was_active
-                    {
-                        // a port that has just come up joins anyway
-                        self.engine.reregister(self.now, id);
-                    }
-                }
+                // a port that was down too shortly to be seen so has lost its groups all the same
+                verbs::EVENT_CLIENT_REREGISTER | verbs::EVENT_PORT_ERR => true,
                 verbs::EVENT_PORT_ACTIVE
-                | verbs::EVENT_PORT_ERR
                 | verbs::EVENT_LID_CHANGE
                 | verbs::EVENT_PKEY_CHANGE
                 | verbs::EVENT_SM_CHANGE
-                | verbs::EVENT_GID_CHANGE => {
-                    self.refresh_port(index, event.port);
-                }
-                _ => {}
+                | verbs::EVENT_GID_CHANGE => false,
+                _ => continue,
+            };
+            match touched.iter_mut().find(|(number, _)| *number == event.port) {
+                Some(port) => port.1 |= rejoin,
+                None => touched.push((event.port, rejoin)),
+            }
+        }
+        for (number, rejoin) in touched {
+            let was_active = self.is_active(index, number);
+            if let Some(id) = self.refresh_port(index, number)
+                && rejoin
+                && was_active
+            {
+                // a port that has just come up joins anyway
+                self.engine.reregister(self.now, id);
             }
             self.do_actions();
         }
-        self.again.push_back(token);
+        if more {
+            self.again.push_back(token);
+        }
     }
 
     /// The device is gone: its ports are told down, its descriptors are watched no more. It is looked for again soon.

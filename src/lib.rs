@@ -10,6 +10,7 @@ pub mod cache;
 pub mod cli;
 mod conn;
 pub mod device;
+pub mod dirs;
 pub mod engine;
 pub mod evloop;
 pub mod ffi;

@@ -11,25 +11,14 @@ pub mod text;
 
 pub use text::{Finding, Severity};
 
-use crate::rates;
-use std::path::PathBuf;
+use crate::{dirs, rates};
+use std::path::{Path, PathBuf};
 use text::{Findings, each_line, quote};
 
 /// Most `provider NAME PREFIX` lines that are kept.
 pub const MAX_PROVIDERS: usize = 256;
 /// Longest name of a provider, in bytes (`ACM_MAX_PROV_NAME` less its terminator).
 pub const MAX_PROVIDER_NAME: usize = 63;
-
-/// Where the plug-ins are, unless `IBACM_PROVIDER_DIR` was set when this was compiled.
-const PROVIDER_DIR: &str = match option_env!("IBACM_PROVIDER_DIR") {
-    Some(dir) => dir,
-    None if cfg!(target_arch = "x86_64") => "/usr/lib/x86_64-linux-gnu/ibacm",
-    None if cfg!(target_arch = "aarch64") => "/usr/lib/aarch64-linux-gnu/ibacm",
-    None if cfg!(all(target_arch = "powerpc64", target_endian = "little")) => "/usr/lib/powerpc64le-linux-gnu/ibacm",
-    None if cfg!(target_arch = "s390x") => "/usr/lib/s390x-linux-gnu/ibacm",
-    None if cfg!(target_arch = "riscv64") => "/usr/lib/riscv64-linux-gnu/ibacm",
-    None => "/usr/lib/ibacm",
-};
 
 /// Where the log goes.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -178,14 +167,14 @@ pub struct Options {
 impl Default for Options {
     fn default() -> Self {
         Options {
-            log_file: LogTarget::File(PathBuf::from("/var/log/ibacm.log")),
+            log_file: LogTarget::File(Path::new(dirs::LOG).join("ibacm.log")),
             log_level: 0,
             umad_debug_level: 0,
-            lock_file: PathBuf::from("/run/ibacm.pid"),
+            lock_file: Path::new(dirs::RUN).join("ibacm.pid"),
             server_port: 6125,
             server_mode: ServerMode::Unix,
             acme_plus_kernel_only: false,
-            provider_lib_path: PathBuf::from(PROVIDER_DIR),
+            provider_lib_path: PathBuf::from(dirs::PROVIDERS),
             default_provider: String::from("ibacmp"),
             providers: Vec::new(),
             support_ips_in_addr_cfg: false,
@@ -203,9 +192,9 @@ impl Default for Options {
             min_mtu: rates::MTU_2048,
             min_rate: rates::RATE_10,
             route_preload: RoutePreload::None,
-            route_data_file: PathBuf::from("/etc/rdma/ibacm_route.data"),
+            route_data_file: Path::new(dirs::CONF).join("ibacm_route.data"),
             addr_preload: AddrPreload::None,
-            addr_data_file: PathBuf::from("/etc/rdma/ibacm_hosts.data"),
+            addr_data_file: Path::new(dirs::CONF).join("ibacm_hosts.data"),
             max_destinations: 65_536,
             negative_cache: 0,
             wait_for_device: false,

@@ -12,6 +12,7 @@ use mio::Poll;
 use crate::addr::Addr;
 use crate::addrfile::{self, AddrEntry, AddrName, AddrPkey};
 use crate::cli::Files;
+use crate::dirs;
 use crate::engine::{Config, Engine, LocalName, PkeyChoice, RouteProt};
 use crate::evloop::{Daemon, Depths, Pause};
 use crate::lifecycle::{self, LockFile, Signals};
@@ -26,8 +27,8 @@ use crate::systemd::{Environment, Manager, Sockets};
 #[path = "service_reload.rs"]
 mod reload;
 
-/// Where sockets and port files are published.
-const RUN_DIR: &str = "/run";
+/// Name of the provider that is built in.
+const BUILTIN: &str = "ibacmp";
 /// Send slots of an endpoint beside those that the depths ask for: a request that nobody answers stops counting against
 /// its depth before its send is known to have completed.
 const SPARE_SENDS: usize = 64;
@@ -119,6 +120,10 @@ fn begin(files: &Files, systemd: Option<&mut Environment>) -> Result<Service, St
         log!(0, "{finding}");
     }
     log_options(&options);
+    let named = options.providers.iter().map(|p| p.name.as_str()).chain([options.default_provider.as_str()]);
+    for name in named.filter(|n| !n.eq_ignore_ascii_case(BUILTIN)) {
+        log!(0, "provider {name} is not used: this version loads no plug-ins, {BUILTIN} serves every subnet");
+    }
     crate::umad::set_debug_level(i32::from(options.umad_debug_level));
     if let Err(e) = lifecycle::raise_open_files() {
         log!(0, "cannot raise the limit of open files: {e}");
@@ -166,7 +171,7 @@ fn open_devices(daemon: &mut Daemon, wait: bool) -> Result<(), StartError> {
 
 /// Opens the way for clients: the socket that was handed over, or one of our own.
 fn listen(daemon: &mut Daemon, options: &Options, managed: bool, inherited: Option<OwnedFd>) -> Result<(), StartError> {
-    let dir = Path::new(RUN_DIR);
+    let dir = Path::new(dirs::RUN);
     let mut mode = options.server_mode;
     if managed && mode != ServerMode::Unix {
         log!(0, "server_mode is unix under systemd, whatever the options say");
