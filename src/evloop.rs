@@ -50,8 +50,10 @@ const CHECK: Duration = Duration::from_secs(30);
 const SETTLE: Duration = Duration::from_secs(1);
 /// How long requests in flight may take to end when the daemon is told to.
 const DRAIN: Duration = Duration::from_secs(2);
-/// When an endpoint whose QP could not be made is tried again.
+/// When an endpoint whose QP could not be made, or broke, is tried again; then twice that, and so on.
 const REOPEN: Duration = Duration::from_secs(1);
+/// The longest time until it is tried again. Whoever was well for twice that has a clean sheet.
+const REOPEN_MAX: Duration = Duration::from_secs(60);
 
 /// What the loop itself needs of the options.
 #[derive(Clone, Copy, Debug)]
@@ -87,6 +89,8 @@ pub struct Daemon {
     endpoints: HashMap<EpId, UdEndpoint>,
     /// Endpoints without a QP that ought to have one.
     reopen: Vec<(Time, EpId)>,
+    /// How often endpoints lost their QP or got none, and when they are or were tried again.
+    reopened: HashMap<EpId, (u32, Time)>,
     again: VecDeque<Token>,
     next_check: Time,
     manager: Manager,
@@ -185,6 +189,7 @@ impl Daemon {
             ports: HashMap::new(),
             endpoints: HashMap::new(),
             reopen: Vec::new(),
+            reopened: HashMap::new(),
             again: VecDeque::new(),
             next_check: Time(0).plus(CHECK),
             manager: Manager::none(),

@@ -2,7 +2,7 @@
 
 use ibacm_wire::{Gid, datagram};
 
-use super::{Daemon, REOPEN, SHARE};
+use super::{Daemon, REOPEN, REOPEN_MAX, SHARE};
 use crate::engine::{self, Action, EpId, PortId, Rx};
 use crate::local_service;
 use crate::log;
@@ -48,7 +48,7 @@ impl Daemon {
                         // deaf, the endpoint is of no use: all of it is made anew
                         log!(0, "cannot attach to {mgid}: {e}");
                         self.endpoints.remove(&ep);
-                        self.reopen.push((self.now.plus(REOPEN), ep));
+                        self.open_later(ep);
                     }
                 }
                 Action::Detach { ep, mgid, .. } => {
@@ -79,9 +79,18 @@ impl Daemon {
             }
             Err(e) => {
                 self.engine.endpoint_failed(ep, &e.to_string());
-                self.reopen.push((self.now.plus(REOPEN), ep));
+                self.open_later(ep);
             }
         }
+    }
+
+    /// Has an endpoint without a QP opened again, after a pause that grows with the number of times.
+    fn open_later(&mut self, ep: EpId) {
+        let (times, last) = self.reopened.get(&ep).copied().unwrap_or((0, self.now));
+        let times = if last.plus(REOPEN_MAX * 2) < self.now { 0 } else { times };
+        let at = self.now.plus(REOPEN.saturating_mul(1 << times.min(6)).min(REOPEN_MAX));
+        self.reopened.insert(ep, (times + 1, at));
+        self.reopen.push((at, ep));
     }
 
     pub(super) fn reopen_endpoints(&mut self) {
@@ -169,7 +178,7 @@ impl Daemon {
         }
         if broken {
             self.endpoints.remove(&ep);
-            self.reopen.push((self.now.plus(REOPEN), ep));
+            self.open_later(ep);
         }
     }
 }

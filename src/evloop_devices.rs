@@ -217,17 +217,18 @@ impl Daemon {
         self.again.push_back(token);
     }
 
-    /// Opens the way to the SA where it could not be opened before.
-    fn reopen_umad(&mut self, index: usize, number: u8) {
-        let Some(device) = self.devices.get_mut(index).and_then(Option::as_mut) else { return };
+    /// Opens the way to the SA where it could not be opened before: whether it is open now.
+    fn reopen_umad(&mut self, index: usize, number: u8) -> bool {
+        let Some(device) = self.devices.get_mut(index).and_then(Option::as_mut) else { return false };
         let name = device.name().to_owned();
-        let Some(p) = device.ports.iter_mut().find(|p| p.number == number && p.umad.is_none()) else { return };
-        let Ok(umad) = UmadPort::open(&name, number, &[]) else { return };
+        let Some(p) = device.ports.iter_mut().find(|p| p.number == number && p.umad.is_none()) else { return false };
+        let Ok(umad) = UmadPort::open(&name, number, &[]) else { return false };
         let token = token::pack(kind::UMAD, u32::from(number), index as u32);
         match self.poll.registry().register(&mut SourceFd(&umad.fd()), token, Interest::READABLE) {
             Ok(()) => p.umad = Some(umad),
             Err(e) => crate::log_limited!(0, "cannot watch {name}: {e}"),
         }
+        p.umad.is_some()
     }
 
     /// Looks for what no event told of: changed ports, new devices.
@@ -240,8 +241,13 @@ impl Daemon {
             .flat_map(|(i, d)| d.ports.iter().map(move |p| (i, p.number)))
             .collect();
         for (index, number) in ports {
-            self.reopen_umad(index, number);
-            self.refresh_port(index, number);
+            let reachable = self.reopen_umad(index, number);
+            if let Some(id) = self.refresh_port(index, number)
+                && reachable
+            {
+                log!(0, "the subnet administrator is in reach");
+                self.engine.reregister(self.now, id);
+            }
         }
         if let Err(e) = self.open_devices() {
             crate::log_limited!(1, "cannot list devices: {e}");

@@ -199,7 +199,7 @@ impl<P> SaClient<P> {
 
     /// The next MAD that is to be sent now, and the transaction id in it (32 bits: the kernel owns the rest).
     pub fn next_to_send(&mut self, now: Time) -> Option<(u32, SaMad)> {
-        if now < self.paused_until || self.open.len() >= self.config.depth.saturating_mul(2) {
+        if now < self.paused_until {
             return None;
         }
         let mut request = match self.may_send() {

@@ -9,6 +9,7 @@
 
 use std::ffi::{CString, c_long};
 use std::os::fd::RawFd;
+use std::path::Path;
 use std::sync::Once;
 use std::{io, mem};
 
@@ -91,12 +92,24 @@ impl Message {
     }
 }
 
-/// The error of a call that returned a negative number and mostly sets errno too.
+/// The error of a call that returned a negative number: that of a system call, which errno tells, if it is EIO; the
+/// library's own otherwise, and then errno is an old one.
 fn call_error(what: String, result: i32) -> io::Error {
-    match io::Error::last_os_error().raw_os_error() {
-        None | Some(0 | libc::EAGAIN) => failed(what, result.checked_abs().unwrap_or(libc::EIO)),
-        Some(errno) => failed(what, errno),
-    }
+    let errno = match result.checked_neg() {
+        None | Some(1 | libc::EIO) => match io::Error::last_os_error().raw_os_error() {
+            None | Some(0 | libc::EAGAIN) => libc::EIO,
+            Some(errno) => errno,
+        },
+        Some(errno) => errno,
+    };
+    failed(what, errno)
+}
+
+/// Whether the kernel's side is there; unknown (and taken as there) where there is no RDMA in sysfs at all.
+///
+/// The library looks for it once in a process, and what it has not found then it never finds.
+fn kernel_side() -> bool {
+    Path::new("/sys/class/infiniband_mad/abi_version").exists() || !Path::new("/sys/class/infiniband_verbs").exists()
 }
 
 /// The registration's bit mask of the methods that are to be received unsolicited; none if a
@@ -124,6 +137,9 @@ impl UmadPort {
         });
         let name = format!("{device}:{port}");
         let open_failed = |errno| failed(format!("umad_open_port of {name}"), errno);
+        if !kernel_side() {
+            return Err(failed(format!("umad_open_port of {name}, without the module ib_umad"), libc::ENODEV));
+        }
         let c_name = CString::new(device).map_err(|_| open_failed(libc::EINVAL))?;
         let mut mask = method_mask(methods).ok_or_else(|| open_failed(libc::EINVAL))?;
         // SAFETY: a string that ends with a NUL and lives through the call.

@@ -4,7 +4,7 @@ use std::ptr::{self, NonNull};
 use std::rc::Rc;
 use std::{io, mem, slice};
 
-use super::error::{check, destroyed, failed, non_null};
+use super::error::{check, destroyed, errno_of, failed, non_null};
 use super::{Ah, Cq, Mr, Pd};
 use crate::ffi;
 
@@ -64,7 +64,13 @@ impl Qp {
         attr.qkey = setup.qkey;
         attr.qp_state = ffi::IBV_QPS_INIT;
         let init_mask = ffi::IBV_QP_STATE | ffi::IBV_QP_PKEY_INDEX | ffi::IBV_QP_PORT | ffi::IBV_QP_QKEY;
-        qp.modify(&mut attr, init_mask, "Init")?;
+        qp.modify(&mut attr, init_mask, "Init").map_err(|e| match errno_of(&e) {
+            // a Q_Key with the high bit set is the administration's (IBA 10.2.5)
+            Some(libc::EPERM) => {
+                failed(format!("ibv_modify_qp to Init on {}, which takes CAP_NET_RAW", qp.name), libc::EPERM)
+            }
+            _ => e,
+        })?;
         attr.qp_state = ffi::IBV_QPS_RTR;
         qp.modify(&mut attr, ffi::IBV_QP_STATE, "RTR")?;
         attr.qp_state = ffi::IBV_QPS_RTS;

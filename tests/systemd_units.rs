@@ -71,8 +71,8 @@ fn the_units_have_what_others_rely_on() {
 
 #[test]
 fn the_manuals_are_well_formed() {
-    for section in [7, 8] {
-        let page = package(&format!("man/ibacm.{section}"));
+    for page in ["ib_acme.1", "ibacm.7", "ibacm.8"] {
+        let page = package(&format!("man/{page}"));
         let said = text(&run(Command::new("mandoc").args(["-T", "lint", "-W", "style"]).arg(&page)));
         // Which other manuals are installed here says nothing of ours.
         let elsewhere = |l: &&str| l.contains("referenced manual not found") || l.contains("outdated mandoc.db");
@@ -110,6 +110,24 @@ fn every_option_is_in_the_manual_with_its_default() {
     }
     let documented = options.lines().filter_map(|l| l.strip_prefix(".It Va ")).count();
     assert_eq!(documented, defaults().len(), "an option in the manual that does not exist");
+}
+
+#[test]
+fn every_option_of_ib_acme_is_in_its_manual() {
+    // The package's program, which has no --help: it shows its summary, and fails.
+    let usage = text(&run(&mut Command::new("/usr/bin/ib_acme")));
+    let flags: BTreeSet<char> = usage
+        .lines()
+        .filter_map(|l| l.trim_start().trim_start_matches('[').strip_prefix('-'))
+        .filter_map(|l| l.chars().next())
+        .collect();
+    assert!(flags.len() >= 13, "{usage}");
+    let page = read("man/ib_acme.1");
+    for flag in flags {
+        let item = format!(".It Fl {flag}");
+        let is = |l: &str| l.strip_prefix(&item).is_some_and(|rest| rest.is_empty() || rest.starts_with(' '));
+        assert!(page.lines().any(is), "-{flag} is not in the manual");
+    }
 }
 
 #[test]

@@ -10,7 +10,7 @@ use ibacm_wire::sa::{EXACTLY, McMember, SCOPE_SITE_FULL};
 use super::Engine;
 use super::action::{Action, EpId};
 use super::config::RouteProt;
-use super::endpoint::{Group, GroupState};
+use super::endpoint::{Endpoint, Group, GroupState};
 use super::resolve::SaWho;
 use crate::sa::{Ask, SaError};
 use crate::time::Time;
@@ -152,6 +152,22 @@ impl Engine {
         // the same failure again and again is no news
         let level = if failures.is_power_of_two() { 0 } else { 1 };
         self.log(level, || format!("cannot join {mgid}: {error}; trying again in {} ms", pause.as_millis()));
+    }
+
+    /// There is no first group any more: what was asked in it, or was to be asked, waits for the next one. A request that
+    /// waits for its turn has no deadline of its own, and without a group no turn ever comes.
+    pub(super) fn await_group_again(&mut self, now: Time, ep: EpId) {
+        if self.eps[ep.0 as usize].arp.is_empty() {
+            return;
+        }
+        let limit = self.config.arp(self.info(ep).subnet_timeout).timeout * (self.config.retries + 1);
+        let Endpoint { pending, arp, await_group, .. } = &mut self.eps[ep.0 as usize];
+        for (dest, p) in pending {
+            if let Some(tid) = p.tid.take() {
+                arp.close(tid);
+                await_group.push_back((now.plus(limit), *dest));
+            }
+        }
     }
 
     /// Forgets memberships, because the QP that was attached is gone. Joins on their way are dropped when they come.

@@ -77,10 +77,14 @@ impl Engine {
         if e.cache.get(dest).is_some_and(|d| !d.is_learned() && d.path.dgid() != rx.sgid) {
             return Err("it claims a preloaded address");
         }
+        if self.contradicts(now, ep, dest, rx) {
+            return self.verify(now, ep, dest, mine.then_some((&wanted, r.tid)));
+        }
         let state = self.learn(now, ep, dest, rx, group);
         let wanted_by_us = self.eps[ep.0 as usize].pending.contains_key(&dest);
         if mine {
-            if state == State::Ready {
+            // where no path could be had (of a preloaded address) the way of the request is still known
+            if matches!(state, State::Ready | State::Failed(_)) {
                 self.respond(ep, dest, r.tid);
                 return Ok(());
             }
@@ -88,6 +92,33 @@ impl Engine {
         }
         if state == State::AddrResolved && (mine || wanted_by_us) {
             self.route_or_fail(now, ep, dest);
+        }
+        Ok(())
+    }
+
+    /// Whether somebody else is known to have the address of `dest`.
+    fn contradicts(&self, now: Time, ep: EpId, dest: DestId, rx: &Rx) -> bool {
+        self.eps[ep.0 as usize].cache.get(dest).is_some_and(|d| {
+            let known = matches!(d.state, State::Ready | State::AddrResolved | State::QueryRoute);
+            d.is_learned() && known && now < d.addr_expiry && d.path.dgid() != rx.sgid
+        })
+    }
+
+    /// An address is claimed by somebody else than who is known to have it. It may have moved, or the claim is false:
+    /// a request alone does not say. The group is asked who has it, at once if the claimant waits for a response (to
+    /// its request for `asked`), else when the address is next wanted.
+    fn verify(&mut self, now: Time, ep: EpId, dest: DestId, asked: Option<(&Addr, u64)>) -> Result<(), &'static str> {
+        let e = &mut self.eps[ep.0 as usize];
+        if e.pending.contains_key(&dest) {
+            return Err("it claims an address that is just being resolved");
+        }
+        let Some(d) = e.cache.get_mut(dest) else { return Ok(()) };
+        d.state = State::Init;
+        if let Some((own, tid)) = asked {
+            self.wait(ep, dest, Waiter::Peer { tid });
+            if let Err(status) = self.start(now, ep, dest, Some(own)) {
+                self.fail(now, ep, dest, status, "the look-up cannot be started");
+            }
         }
         Ok(())
     }

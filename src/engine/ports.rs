@@ -137,6 +137,10 @@ impl Engine {
                 self.rejoin(now, ep);
             }
         }
+        for ep in self.port_eps(id) {
+            // an endpoint whose P_Key has moved has lost its group
+            self.pump_arp(now, ep);
+        }
         self.pump_sa(now, id);
         id
     }

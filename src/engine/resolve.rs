@@ -121,7 +121,7 @@ impl Engine {
     pub(super) fn pump_arp(&mut self, now: Time, ep: EpId) {
         loop {
             let e = &mut self.eps[ep.0 as usize];
-            let Some(first) = e.first_group().copied() else { return };
+            let Some(first) = e.first_group().copied() else { return self.await_group_again(now, ep) };
             let offered = Groups::new(e.groups.iter().filter(|g| g.joined.is_some()).map(|g| g.mgid));
             let Some((tid, dest)) = e.arp.next_to_send(now, &offered) else { return };
             let Some(addr) = e.cache.get(dest).map(|d| d.addr()) else {
@@ -216,10 +216,7 @@ impl Engine {
 
     /// Sends the SA what it is to be asked now.
     pub(super) fn pump_sa(&mut self, now: Time, port: PortId) {
-        let p = &mut self.ports[port.0 as usize];
-        if !p.info.active {
-            return;
-        }
+        let Some(p) = self.ports.get_mut(port.0 as usize).filter(|p| p.info.active) else { return };
         while let Some((tid, mad)) = p.sa.next_to_send(now) {
             self.actions.push_back(Action::Mad {
                 port,

@@ -1,9 +1,10 @@
 //! Options that change while the service runs.
 
-use super::sim::{MS, Net, S, gid, path, status};
+use super::sim::{MS, Net, S, Sa, US, gid, path, status};
 use super::{from, to};
 use crate::engine::{Config, RouteProt};
-use ibacm_wire::client::Status;
+use ibacm_wire::PathRecord;
+use ibacm_wire::client::{Entry, Status};
 
 fn change(net: &mut Net, host: usize, config: &Config) {
     net.hosts[host].engine.set_config(net.now, config.clone());
@@ -111,4 +112,52 @@ fn fewer_destinations_are_remembered() {
     }
     assert_eq!(net.multicasts, before);
     assert!(net.ask(0, &[from(0), to(1)], 0).is_none());
+}
+
+#[test]
+fn what_waits_to_be_asked_in_a_group_that_is_left_ends_in_time() {
+    let config = Config { timeout_ms: 50, retries: 1, ..Config::default() };
+    let mut net = Net::new(2, &config);
+    // the second waits for the first one's turn to be over
+    let ids = [net.start(0, &[from(0), to(8)]), net.start(0, &[from(0), to(9)])];
+    net.sa = Sa::Silent;
+    net.hosts[0].engine.set_config(net.now, Config { min_mtu: 3, ..config });
+    net.run(5 * S);
+    for id in ids {
+        let reply = net.hosts[0].replies.get(&id).expect("an answer, although no group was joined again");
+        assert_eq!(status(reply), Status::Etimedout as u8);
+    }
+}
+
+#[test]
+fn what_waits_to_be_asked_goes_out_in_the_new_group() {
+    let config = Config { min_mtu: 3, ..Config::default() };
+    let mut net = Net::new(2, &Config::default());
+    change(&mut net, 1, &config);
+    net.hosts[1].dead = true;
+    let early = net.start(0, &[from(0), to(1)]);
+    net.hosts[0].engine.set_config(net.now, config);
+    net.run(US);
+    net.hosts[1].dead = false;
+    net.run(10 * MS);
+    assert_eq!(path(&net.hosts[0].replies[&early]).dgid(), gid(1));
+}
+
+#[test]
+fn fewer_questions_at_a_time_than_are_on_their_way_is_no_busy_loop() {
+    let config = Config { sa_depth: 8, ..Config::default() };
+    let mut net = Net::new(1, &config);
+    net.sa = Sa::Silent;
+    for host in 1..9 {
+        let mut question = PathRecord::default();
+        question.set_dgid(gid(host));
+        net.start(0, &[Entry::path(0, &question)]);
+    }
+    net.run(MS);
+    assert_eq!((net.path_queries.len(), net.joins), (8, 1));
+    net.hosts[0].engine.set_config(net.now, Config { sa_depth: 1, ..config });
+    net.hosts[0].engine.reregister(net.now, crate::engine::PortId(0));
+    // `run` checks that no deadline stays in the past
+    net.run(MS);
+    assert_eq!(net.joins, 2, "joins do not wait for paths");
 }

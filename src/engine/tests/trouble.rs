@@ -155,6 +155,34 @@ fn nobody_takes_an_own_address_away() {
 }
 
 #[test]
+fn a_request_alone_does_not_take_a_known_address_away() {
+    let mut net = Net::new(3, &Config::default());
+    net.ask(0, &[from(0), to(1)], 5 * MS).unwrap();
+    let before = net.multicasts;
+    let liar = rx(gid(2), group_gid(0xffff, 3, 4));
+    let known = super::octets(ip(1));
+    net.hosts[0].engine.datagram(net.now, EP, &liar, &claim(&known));
+    net.run(5 * MS);
+    assert_eq!(net.multicasts, before, "nobody wants the address now");
+    assert_eq!(path(&net.ask(0, &[from(0), to(1)], 5 * MS).unwrap()).dgid(), gid(1));
+    assert_eq!(net.multicasts, before + 1, "the group is asked who has it");
+}
+
+#[test]
+fn an_address_that_has_moved_is_followed() {
+    let mut net = Net::new(3, &Config::default());
+    net.hosts[2].dead = true;
+    net.ask(0, &[from(0), to(1)], 5 * MS).unwrap();
+    net.hosts[2].dead = false;
+    net.set_ips(1, &[ip(50)]);
+    net.set_ips(2, &[ip(2), ip(1)]);
+    assert_eq!(path(&net.ask(2, &[from(1), to(0)], 10 * MS).expect("a response to who has it now")).dgid(), gid(0));
+    let before = net.multicasts;
+    assert_eq!(path(&net.ask(0, &[from(0), to(1)], 0).unwrap()).dgid(), gid(2));
+    assert_eq!(net.multicasts, before);
+}
+
+#[test]
 fn responses_count_only_for_open_requests_offered_groups_and_unicast() {
     let mut net = Net::new(3, &Config { route_prot: RouteProt::Acm, ..Config::default() });
     net.hosts[1].dead = true;
