@@ -22,6 +22,9 @@ use crate::time::Time;
 /// Source choices that are remembered.
 const MAX_ROUTES: usize = 65_536;
 
+/// Look-ups under way, beside which none is started that nobody waits for.
+const CROWD: usize = 1024;
+
 /// What became of a request.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Outcome {
@@ -277,6 +280,13 @@ impl Engine {
         self.lookup(now, ep, id, &dest, None, nodelay, Asker { client, tid, source: None }, out)
     }
 
+    /// Whether so much is being asked that look-ups which nobody waits for are not started: there is no end to how many
+    /// of them a client can make, and those that somebody waits for would queue behind them.
+    fn is_crowded(&self, ep: EpId) -> bool {
+        let e = &self.eps[ep.0 as usize];
+        e.arp.len() + e.await_group.len() >= CROWD || self.ports[e.port.0 as usize].sa.len() >= CROWD
+    }
+
     /// Answers from the cache, or starts what is needed and lets the client wait.
     #[expect(clippy::too_many_arguments, reason = "one step of a request, cut out for both kinds of destination")]
     fn lookup(
@@ -293,9 +303,11 @@ impl Engine {
         self.eps[ep.0 as usize].counters[Counter::Resolve as usize] += 1;
         let fail = |status| (Some(ep), status);
         let known = self.preloaded_dest(now, ep, known, dest);
+        let crowded = known.is_none() && nodelay && self.is_crowded(ep);
         let e = &mut self.eps[ep.0 as usize];
         let id = match known {
             Some(id) => id,
+            None if crowded => return Err(fail(Status::Enodata)),
             None => e.cache.insert(dest, Origin::Learned, false).ok_or(fail(Status::Enomem))?,
         };
         e.cache.touch(id);

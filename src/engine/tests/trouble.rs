@@ -3,7 +3,7 @@
 use super::sim::{MS, Net, S, Sa, gid, ip, path, status};
 use super::{from, to};
 use crate::engine::{Config, EpId, RouteProt, Rx};
-use ibacm_wire::client::{Entry, Status, TYPE_IP};
+use ibacm_wire::client::{Entry, FLAG_NODELAY, Status, TYPE_IP};
 use ibacm_wire::datagram::{Datagram, Groups, Request, Response, group_gid};
 use ibacm_wire::{Gid, PathRecord};
 
@@ -131,6 +131,18 @@ fn whoever_waits_for_a_host_is_served_when_that_host_asks_for_something() {
     net.start(1, &[from(1), to(99)]);
     net.run(5 * MS);
     assert_eq!(path(&net.hosts[0].replies[&id]).dgid(), gid(1));
+}
+
+#[test]
+fn look_ups_that_nobody_waits_for_do_not_crowd_out_those_that_somebody_does() {
+    let mut net = Net::new(2, &Config::default());
+    for host in 0..20_000u32 {
+        let mut made_up = to(0);
+        made_up.flags |= FLAG_NODELAY;
+        made_up.info[..4].copy_from_slice(&(0x0b00_0000 + host).to_be_bytes());
+        assert_eq!(status(&net.ask(0, &[from(0), made_up], 0).unwrap()), Status::Enodata as u8);
+    }
+    assert_eq!(path(&net.ask(0, &[from(0), to(1)], 2 * S).expect("its turn")).dgid(), gid(1));
 }
 
 fn rx(sgid: Gid, dgid: Gid) -> Rx {
