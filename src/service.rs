@@ -11,7 +11,7 @@ use mio::Poll;
 
 use crate::addr::Addr;
 use crate::addrfile::{self, AddrEntry, AddrName, AddrPkey};
-use crate::cli::Files;
+use crate::cli::{self, Files};
 use crate::dirs;
 use crate::engine::{Config, Engine, LocalName, PkeyChoice, RouteProt};
 use crate::evloop::{Daemon, Depths, Pause};
@@ -158,7 +158,7 @@ fn begin(files: &Files, systemd: Option<&mut Environment>) -> Result<Service, St
 /// Opens the devices that there are. None is an error unless the service is to wait for one.
 fn open_devices(daemon: &mut Daemon, wait: bool) -> Result<(), StartError> {
     let none = match daemon.open_devices() {
-        Ok(0) => StartError("no InfiniBand device with an InfiniBand port is there".to_owned()),
+        Ok(0) => StartError("no InfiniBand device with an InfiniBand port is there (ibv_devices lists what the kernel has; is ib_uverbs loaded?)".to_owned()),
         Ok(_) => return Ok(()),
         Err(e) => because("cannot list InfiniBand devices")(e),
     };
@@ -276,6 +276,10 @@ pub fn check_config(paths: &Files) -> ExitCode {
     let allow_ip = match files::load(&paths.opts) {
         Ok(loaded) => {
             loaded.options.render().into_iter().for_each(&mut say);
+            if loaded.missing && paths.opts != cli::opts_file() {
+                say(format!("{}: there is no such file", paths.opts.display()));
+                problems += 1;
+            }
             problems += loaded.findings.len();
             let preloaded = preload::io::Source::new(&loaded.options).check();
             problems += preloaded.len();
@@ -294,7 +298,11 @@ pub fn check_config(paths: &Files) -> ExitCode {
             problems += findings.len();
             findings.iter().for_each(|f| say(f.to_string()));
         }
-        Ok(None) => {}
+        Ok(None) if paths.addr == cli::addr_file() => {}
+        Ok(None) => {
+            say(format!("{}: there is no such file", paths.addr.display()));
+            problems += 1;
+        }
         Err(e) => {
             say(e.to_string());
             problems += 1;

@@ -82,7 +82,8 @@ fn a_silent_destination_delays_nobody() {
         client.recv().expect("an answer").path();
     }
     let took = begin.elapsed();
-    assert!(took < Duration::from_secs(1), "{took:?}");
+    // one silent destination alone would hold them up for 9 s; a datagram lost on a busy machine is repeated after 3 s
+    assert!(took < Duration::from_secs(6), "{took:?}");
     assert!(silent.is_silent(Duration::from_millis(10)), "nobody is there");
 }
 
@@ -108,7 +109,8 @@ fn a_thousand_absent_destinations_cost_little() {
             }
         }
         let (took, cpu) = (begin.elapsed(), processor(daemon.pid()) - cpu);
-        assert!(took < Duration::from_secs(6), "{took:?}");
+        // one after the other they would take minutes
+        assert!(took < Duration::from_secs(30), "{took:?}");
         assert!(cpu < Duration::from_millis(1500), "{cpu:?} of processor time");
         used.push(memory(daemon.pid()));
     }
