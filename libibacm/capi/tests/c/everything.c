@@ -61,6 +61,7 @@ int main(int argc, char **argv)
 	size_t sum = 0, i;
 	int status, n;
 	uint64_t ticket = 99;
+	uint16_t slid;
 
 	setvbuf(stdout, NULL, _IOLBF, 0);
 	if (argc < 5)
@@ -94,8 +95,11 @@ int main(int argc, char **argv)
 	path.dlid = htons(ah.dlid);
 	n = ib_acm_resolve_path(&path);
 	print("path", n, &path);
+	/* Without a source some services ask for a path from anywhere. */
+	slid = path.slid;
 	memset(&path, 0, sizeof(path));
 	path.dlid = htons(ah.dlid);
+	path.slid = slid;
 	n = ib_acm_query_path(&path);
 	print("query", n, &path);
 	/* Nobody has this LID. */
