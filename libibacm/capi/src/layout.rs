@@ -126,3 +126,85 @@ pub fn to_path(
     record.set_packet_lifetime(EXACTLY | data.packet_lifetime & VALUE);
     Some(record)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn port() -> Port {
+        Port {
+            guid: 0x10,
+            number: 2,
+            lid: 0x40,
+            lmc: 2,
+            gids: vec![Gid([1; 16]), Gid([2; 16])],
+            pkeys: vec![0xffff, 0x7001, 0x8001],
+            init_depth: 16,
+            resp_resources: 4,
+        }
+    }
+
+    fn path(dgid: Gid) -> PathRecord {
+        let mut path = PathRecord::default();
+        path.set_sgid(Gid([2; 16]));
+        path.set_dgid(dgid);
+        path.set_dlid(7);
+        path.set_slid(0x43);
+        path.set_pkey(0x8001);
+        path.set_qos_sl(0x123);
+        path.set_flow_hop(0x00ab_cd40);
+        path.set_tclass(9);
+        path.set_mtu(0x84);
+        path.set_rate(0x83);
+        path.set_packet_lifetime(0x92);
+        path.set_reversible_numpath(0x81);
+        path
+    }
+
+    #[test]
+    fn a_path_between_subnets_survives_the_way_there_and_back() {
+        let (port, path) = (port(), path(Gid([9; 16])));
+        let dev = dev_addr(&path, &port).expect("the partition is there");
+        assert_eq!((dev.guid, dev.pkey_index, dev.port_num), (0x10_u64.to_be(), 2, 2));
+        let ah = address_handle(&path, &port);
+        assert_eq!((ah.is_global, ah.src_path_bits, ah.grh.sgid_index, ah.grh.hop_limit), (1, 3, 1, 0x40));
+        assert_eq!((ah.sl, ah.static_rate, ah.grh.flow_label, ah.grh.traffic_class), (3, 3, 0xabcd, 9));
+        let data = resolve_data(&path, &port);
+        assert_eq!((data.mtu, data.packet_lifetime, data.init_depth, data.resp_resources), (4, 0x12, 16, 4));
+        let mut back = path;
+        // The QoS class is in none of the structures.
+        back.set_qos_sl(3);
+        assert_eq!(to_path(&port, &dev, &ah, Some(path.dgid()), &data), Some(back));
+    }
+
+    #[test]
+    fn a_path_within_the_subnet_has_no_global_route() {
+        let mut dgid = [2; 16];
+        dgid[15] = 3;
+        let mut path = path(Gid(dgid));
+        path.set_flow_hop(0);
+        let ah = address_handle(&path, &port());
+        assert_eq!((ah.is_global, ah.grh.hop_limit, ah.grh.sgid_index), (0, 0, 0));
+    }
+
+    #[test]
+    fn partitions_match_without_their_membership() {
+        let mut path = path(Gid::ZERO);
+        for (pkey, index) in
+            [(0xffff, Some(0)), (0x7fff, Some(0)), (0x7001, Some(1)), (0xf001, Some(1)), (0x8002, None)]
+        {
+            path.set_pkey(pkey);
+            assert_eq!(dev_addr(&path, &port()).map(|d| d.pkey_index), index, "{pkey:#x}");
+        }
+    }
+
+    #[test]
+    fn indices_beyond_the_tables_make_no_path() {
+        let (port, path) = (port(), path(Gid([9; 16])));
+        let (mut ah, data) = (address_handle(&path, &port), ResolveData::default());
+        let dev = DevAddr { pkey_index: 3, ..DevAddr::default() };
+        assert_eq!(to_path(&port, &dev, &ah, None, &data), None);
+        ah.grh.sgid_index = 2;
+        assert_eq!(to_path(&port, &DevAddr::default(), &ah, Some(Gid::ZERO), &data), None);
+    }
+}

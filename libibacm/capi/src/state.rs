@@ -2,12 +2,27 @@
 
 use std::cell::Cell;
 use std::ffi::c_int;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::Duration;
 
 use libibacm::{Client, Error, Path, Target};
 
-static CLIENT: Mutex<Option<Arc<Client>>> = Mutex::new(None);
+type Shared = Mutex<Option<Arc<Client>>>;
+
+/// What one process shares. A forked process has its own, because a thread that is not in it may hold the lock.
+struct Process {
+    pid: u32,
+    client: Shared,
+    child: OnceLock<Box<Process>>,
+}
+
+static FIRST: OnceLock<Process> = OnceLock::new();
+
+impl Process {
+    fn new(client: Option<Arc<Client>>) -> Process {
+        Process { pid: std::process::id(), client: Mutex::new(client), child: OnceLock::new() }
+    }
+}
 
 thread_local! {
     static LAST: Cell<c_int> = const { Cell::new(0) };
@@ -15,7 +30,17 @@ thread_local! {
 
 /// The lock is held for moments only, never while a call waits.
 fn lock() -> MutexGuard<'static, Option<Arc<Client>>> {
-    CLIENT.lock().unwrap_or_else(PoisonError::into_inner)
+    let pid = std::process::id();
+    let mut process = FIRST.get_or_init(|| Process::new(None));
+    while process.pid != pid {
+        let parent = process;
+        // The client goes on with the parent's settings; it starts anew by itself.
+        process = parent.child.get_or_init(|| {
+            let client = parent.client.try_lock().ok().and_then(|c| c.clone());
+            Box::new(Process::new(client))
+        });
+    }
+    process.client.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// The client of this process.
