@@ -35,20 +35,15 @@ fn succeed(command: &mut Command) -> String {
 fn install(name: &str) -> PathBuf {
     let prefix = Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("libibacm-{name}-{}", std::process::id()));
     let capi = Path::new(env!("CARGO_MANIFEST_DIR"));
-    let library = prefix.join("lib");
-    let include = prefix.join("include/infiniband");
-    fs::create_dir_all(library.join("pkgconfig")).unwrap();
-    fs::create_dir_all(&include).unwrap();
-    succeed(Command::new(capi.join("../../scripts/link-libibacm")).arg(static_library()).arg(&library));
-    fs::copy(capi.join("../include/infiniband/ib_acm.h"), include.join("ib_acm.h")).unwrap();
-    let template = fs::read_to_string(capi.join("libibacm.pc.in")).unwrap();
-    let text = template
-        .replace("@PREFIX@", &prefix.display().to_string())
-        .replace("@LIBDIR@", "${prefix}/lib")
-        .replace("@INCLUDEDIR@", "${prefix}/include")
-        .replace("@VERSION@", env!("CARGO_PKG_VERSION"));
-    assert!(!text.contains('@'), "{text}");
-    fs::write(library.join("pkgconfig/libibacm.pc"), text).unwrap();
+    succeed(
+        Command::new(capi.join("../../scripts/install-libibacm"))
+            .arg(format!("PREFIX={}", prefix.display()))
+            .arg(format!("LIBRARY={}", static_library().display())),
+    );
+    let text = fs::read_to_string(prefix.join("lib/pkgconfig/libibacm.pc")).unwrap();
+    assert!(!text.contains('@') && text.contains(&format!("Version: {}\n", env!("CARGO_PKG_VERSION"))), "{text}");
+    let manual = succeed(Command::new("mandoc").args(["-T", "lint", "-W", "warning"]).arg(capi.join("../ib_acm.3")));
+    assert_eq!(manual, "");
     prefix
 }
 
