@@ -109,3 +109,36 @@ fn what_expires_does_not_hold_up_the_rest() {
     assert_eq!(late, [(50, Some(110))]);
     assert_eq!(ask(&client, 51).unwrap(), 51);
 }
+
+#[test]
+fn any_bytes_are_an_error_in_time() {
+    let place = Place::new();
+    place.serve(|mut s| {
+        loop {
+            let request = request(&mut s)?;
+            let seed = u64::from(record(&request).dlid());
+            let mut state = 0x9e37_79b9_7f4a_7c15 ^ seed;
+            let mut next = || {
+                state ^= state << 13;
+                state ^= state >> 7;
+                state ^= state << 17;
+                state
+            };
+            // From nothing but noise to a reply with one byte that is wrong.
+            let mut reply = answer(&request);
+            if seed % 4 == 0 {
+                reply.iter_mut().for_each(|b| *b = next() as u8);
+            } else {
+                let at = next() as usize % 24;
+                reply[at] ^= 1 << (next() % 8);
+                reply.resize(next() as usize % 200, 0);
+            }
+            s.write_all(&reply)?;
+        }
+    });
+    let client = place.client().with_limit(Duration::from_millis(30));
+    let begin = Instant::now();
+    let answered = (0..300).filter(|n| ask(&client, *n).is_ok()).count();
+    assert!(answered < 300, "some of them are wrong");
+    assert!(begin.elapsed() < Duration::from_secs(20), "{:?}", begin.elapsed());
+}
