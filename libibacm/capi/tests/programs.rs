@@ -47,14 +47,14 @@ fn install(name: &str) -> PathBuf {
     prefix
 }
 
-fn build(prefix: &Path, compiler: &[&str], name: &str) -> PathBuf {
+fn build(prefix: &Path, compiler: &[&str], source: &str, name: &str) -> PathBuf {
     let flags = succeed(
         Command::new("pkg-config")
             .env("PKG_CONFIG_PATH", prefix.join("lib/pkgconfig"))
             .args(["--cflags", "--libs", "libibacm"]),
     );
     let program = prefix.join(name);
-    let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/c/everything.c");
+    let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/c").join(source);
     succeed(
         Command::new(compiler[0])
             .args(&compiler[1..])
@@ -128,8 +128,8 @@ fn programs_in_c_and_cpp_ask_a_service() {
             });
         }
     });
-    let c = build(&prefix, &["cc", "-std=c11", "-D_GNU_SOURCE"], "program-c");
-    let cpp = build(&prefix, &["c++", "-std=c++17", "-x", "c++"], "program-cpp");
+    let c = build(&prefix, &["cc", "-std=c11", "-D_GNU_SOURCE"], "everything.c", "program-c");
+    let cpp = build(&prefix, &["c++", "-std=c++17", "-x", "c++"], "everything.c", "program-cpp");
     for program in [c, cpp] {
         // No device here has the path's source: the path is found, but not where to send from.
         let said = run(&prefix, &program, &socket.display().to_string());
@@ -139,6 +139,10 @@ fn programs_in_c_and_cpp_ask_a_service() {
         assert_eq!(said, "resolve_ip -1 2\n");
         assert!(begin.elapsed() < Duration::from_secs(5));
     }
+    let forks = build(&prefix, &["cc", "-std=gnu11", "-pthread"], "forks.c", "forks");
+    let mut command = Command::new("timeout");
+    command.arg("30").arg(forks).env("LD_LIBRARY_PATH", prefix.join("lib"));
+    assert_eq!(succeed(command.arg(&socket)), "0 0\n");
     fs::remove_file(socket).unwrap();
     fs::remove_dir_all(prefix).unwrap();
 }
