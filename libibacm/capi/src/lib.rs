@@ -1,0 +1,12 @@
+//! The C library libibacm: the functions of `infiniband/ib_acm.h` over the crate `libibacm`.
+//!
+//! What is unsafe is in `boundary` and `sessions`, whose callers are C, and in `devices`, which calls libibverbs.
+#![deny(unsafe_code)]
+#![allow(missing_docs, reason = "the interface is documented where its users look: in infiniband/ib_acm.h")]
+
+mod boundary;
+mod devices;
+mod ffi;
+mod layout;
+mod sessions;
+mod state;

@@ -1,0 +1,243 @@
+//! Calls that wait for their answers.
+
+use std::collections::HashMap;
+use std::net::IpAddr;
+use std::sync::{Condvar, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::time::{Duration, Instant};
+
+use ibacm_wire::PathRecord;
+use ibacm_wire::client::Status;
+
+use crate::error::{Error, Violation};
+use crate::message::{Address, Counters, Endpoint, Path, Reply, Request, Scope};
+use crate::session::{Session, Ticket};
+use crate::sys;
+use crate::target::Target;
+
+/// How long a thread waits before it looks again: another one may have replaced the connection.
+const SLICE: Duration = Duration::from_millis(50);
+/// Requests of one call that are submitted at a time.
+const BATCH: usize = 256;
+
+/// A client of the service whose calls wait for their answers, each for a limited time.
+///
+/// It can be shared by threads, and used in a process that was forked, whatever other threads were doing then.
+pub struct Client {
+    target: Target,
+    limit: Duration,
+    node: Node,
+}
+
+/// What belongs to one process. A lock that another thread held when the process was forked is never released in the
+/// child, so that the child has its own.
+struct Node {
+    pid: u32,
+    state: Mutex<State>,
+    changed: Condvar,
+    child: OnceLock<Box<Node>>,
+}
+
+struct State {
+    session: Session,
+    /// Whether a thread is waiting at the descriptor, for all.
+    watched: bool,
+}
+
+impl Node {
+    fn new(target: &Target) -> Node {
+        Node {
+            pid: std::process::id(),
+            state: Mutex::new(State { session: Session::new(target.clone()), watched: false }),
+            changed: Condvar::new(),
+            child: OnceLock::new(),
+        }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Default for Client {
+    fn default() -> Client {
+        Client::new(Target::Published)
+    }
+}
+
+impl Client {
+    /// The time limit of a call where none is set: more than a service with default options takes to give up.
+    pub const LIMIT: Duration = Duration::from_secs(20);
+
+    /// A client of the service at `target`. It connects at the first call.
+    pub fn new(target: Target) -> Client {
+        let node = Node::new(&target);
+        Client { target, limit: Client::LIMIT, node }
+    }
+
+    /// The same with another time limit for each call.
+    pub fn with_limit(self, limit: Duration) -> Client {
+        Client { limit, ..self }
+    }
+
+    /// Where the service is.
+    pub fn target(&self) -> &Target {
+        &self.target
+    }
+
+    /// The time limit of each call.
+    pub fn limit(&self) -> Duration {
+        self.limit
+    }
+
+    /// The path to a name.
+    pub fn resolve_name(&self, source: Option<&str>, destination: &str) -> Result<Path, Error> {
+        let name = |n: &str| Address::Name(n.to_owned());
+        self.resolve(source.map(name), name(destination))
+    }
+
+    /// The path to an IP address.
+    pub fn resolve_ip(&self, source: Option<IpAddr>, destination: IpAddr) -> Result<Path, Error> {
+        self.resolve(source.map(Address::Ip), Address::Ip(destination))
+    }
+
+    /// The path to a name or an IP address.
+    pub fn resolve(&self, source: Option<Address>, destination: Address) -> Result<Path, Error> {
+        self.path(Request::Resolve { source, destination, cached_only: false })
+    }
+
+    /// The path to a name or an IP address if the service knows it already; if not, it begins to look for it.
+    pub fn resolve_cached(&self, source: Option<Address>, destination: Address) -> Result<Path, Error> {
+        self.path(Request::Resolve { source, destination, cached_only: true })
+    }
+
+    /// The path that completes a record with at least a destination LID or GID.
+    pub fn resolve_path(&self, record: &PathRecord) -> Result<Path, Error> {
+        self.path(Request::Path { record: *record, query_sa: false })
+    }
+
+    /// The same, always from the subnet administrator.
+    pub fn query_path(&self, record: &PathRecord) -> Result<Path, Error> {
+        self.path(Request::Path { record: *record, query_sa: true })
+    }
+
+    /// Counters of the service, or of one of its endpoints.
+    pub fn counters(&self, scope: Scope) -> Result<Counters, Error> {
+        match self.call(Request::Counters(scope))? {
+            Reply::Counters(counters) => Ok(counters),
+            _ => Err(Error::Protocol(Violation::Contents("an answer to another question"))),
+        }
+    }
+
+    /// An endpoint of the service, by its number from 1.
+    pub fn endpoint(&self, number: u8) -> Result<Endpoint, Error> {
+        match self.call(Request::Endpoint(number))? {
+            Reply::Endpoint(endpoint) => Ok(endpoint),
+            _ => Err(Error::Protocol(Violation::Contents("an answer to another question"))),
+        }
+    }
+
+    /// The endpoints of the service, of which it can number 255.
+    pub fn endpoints(&self) -> Result<Vec<Endpoint>, Error> {
+        let mut endpoints = Vec::new();
+        for number in 1..=u8::MAX {
+            match self.endpoint(number) {
+                Ok(endpoint) => endpoints.push(endpoint),
+                Err(e) if e.status() == Some(Status::Einval) => break,
+                Err(e) => return Err(e),
+            }
+        }
+        Ok(endpoints)
+    }
+
+    /// The paths to many destinations, each given to `each` with its place in the list, in the order in which they
+    /// come. The time limit is that of the whole call.
+    pub fn resolve_many(
+        &self,
+        source: Option<&Address>,
+        destinations: &[Address],
+        mut each: impl FnMut(usize, Result<Path, Error>),
+    ) {
+        let request =
+            |d: &Address| Request::Resolve { source: source.cloned(), destination: d.clone(), cached_only: false };
+        self.many(destinations.iter().map(request), |i, result| each(i, result.and_then(into_path)));
+    }
+
+    /// Any requests, likewise.
+    pub fn many(&self, requests: impl IntoIterator<Item = Request>, mut each: impl FnMut(usize, Result<Reply, Error>)) {
+        let deadline = Instant::now() + self.limit;
+        let node = self.node();
+        let mut requests = requests.into_iter().fuse().enumerate();
+        let mut open: HashMap<Ticket, usize> = HashMap::new();
+        let mut state = node.lock();
+        loop {
+            let mut results = Vec::new();
+            while open.len() < BATCH {
+                let Some((i, request)) = requests.next() else { break };
+                match state.session.submit(request, deadline) {
+                    Ok(ticket) => drop(open.insert(ticket, i)),
+                    Err(e) => results.push((i, Err(e))),
+                }
+            }
+            state.session.on_ready();
+            let mine = state.session.results(|t| open.contains_key(&t));
+            results.extend(mine.into_iter().filter_map(|(t, result)| Some((open.remove(&t)?, result))));
+            if !results.is_empty() {
+                drop(state);
+                // What came may be for others too.
+                node.changed.notify_all();
+                results.into_iter().for_each(|(i, result)| each(i, result));
+                state = node.lock();
+                continue;
+            }
+            if open.is_empty() {
+                return;
+            }
+            if state.watched {
+                state = node.changed.wait_timeout(state, SLICE).unwrap_or_else(PoisonError::into_inner).0;
+                continue;
+            }
+            state.watched = true;
+            let (fd, write) = (state.session.fd(), state.session.wants_write());
+            let until = state.session.deadline().map(|at| at.saturating_duration_since(Instant::now()));
+            drop(state);
+            sys::wait(fd, write, until.unwrap_or(SLICE).min(SLICE));
+            state = node.lock();
+            state.watched = false;
+            node.changed.notify_all();
+        }
+    }
+
+    fn call(&self, request: Request) -> Result<Reply, Error> {
+        let mut answer = Err(Error::TimedOut);
+        self.many([request], |_, result| answer = result);
+        answer
+    }
+
+    fn path(&self, request: Request) -> Result<Path, Error> {
+        self.call(request).and_then(into_path)
+    }
+
+    /// What belongs to this process.
+    fn node(&self) -> &Node {
+        let pid = std::process::id();
+        let mut node = &self.node;
+        while node.pid != pid {
+            let parent = node;
+            node = parent.child.get_or_init(|| {
+                // The parent's connection is closed here, where nobody was using it at that moment.
+                if let Ok(mut state) = parent.state.try_lock() {
+                    state.session.next_result();
+                }
+                Box::new(Node::new(&self.target))
+            });
+        }
+        node
+    }
+}
+
+fn into_path(reply: Reply) -> Result<Path, Error> {
+    match reply {
+        Reply::Path(path) => Ok(path),
+        _ => Err(Error::Protocol(Violation::Contents("an answer to another question"))),
+    }
+}
