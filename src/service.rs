@@ -11,7 +11,7 @@ use mio::Poll;
 
 use crate::addr::Addr;
 use crate::addrfile::{self, AddrEntry, AddrName, AddrPkey};
-use crate::cli::{self, Files};
+use crate::cli::Files;
 use crate::dirs;
 use crate::engine::{Config, Engine, LocalName, PkeyChoice, RouteProt};
 use crate::evloop::{Daemon, Depths, Pause};
@@ -276,10 +276,6 @@ pub fn check_config(paths: &Files) -> ExitCode {
     let allow_ip = match files::load(&paths.opts) {
         Ok(loaded) => {
             loaded.options.render().into_iter().for_each(&mut say);
-            if loaded.missing && paths.opts != cli::opts_file() {
-                say(format!("{}: there is no such file", paths.opts.display()));
-                problems += 1;
-            }
             problems += loaded.findings.len();
             let preloaded = preload::io::Source::new(&loaded.options).check();
             problems += preloaded.len();
@@ -298,11 +294,7 @@ pub fn check_config(paths: &Files) -> ExitCode {
             problems += findings.len();
             findings.iter().for_each(|f| say(f.to_string()));
         }
-        Ok(None) if paths.addr == cli::addr_file() => {}
-        Ok(None) => {
-            say(format!("{}: there is no such file", paths.addr.display()));
-            problems += 1;
-        }
+        Ok(None) => {}
         Err(e) => {
             say(e.to_string());
             problems += 1;
