@@ -1,15 +1,8 @@
 //! How the byte stream of a client falls into requests, and what a service makes of them.
 
-/// Bytes of the header that begins every message.
-pub const HEADER: usize = 16;
-/// The largest request: the header and eight entries of 72 bytes.
-pub const MAX_REQUEST: usize = HEADER + 8 * 72;
-/// The only version of the client protocol.
-const VERSION: u8 = 1;
-/// The operation that has its header in host byte order.
-const OP_RESOLVE: u8 = 1;
-/// The largest operation number.
-const OP_LAST: u8 = 3;
+use ibacm_wire::client::{OP_EP_QUERY, OP_MASK, OP_RESOLVE, VERSION};
+
+pub use ibacm_wire::client::{HDR_LEN as HEADER, MAX_REQUEST};
 
 /// Names one connection. After the connection is closed its id finds nobody.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -67,10 +60,10 @@ pub fn frame(bytes: &[u8]) -> Result<Option<usize>, Reason> {
     if bytes.first().is_some_and(|version| *version != VERSION) {
         return Err(Reason::Protocol);
     }
-    let Some(operation) = bytes.get(1).map(|opcode| opcode & 0x0F) else {
+    let Some(operation) = bytes.get(1).map(|opcode| opcode & OP_MASK) else {
         return Ok(None);
     };
-    if !(OP_RESOLVE..=OP_LAST).contains(&operation) {
+    if !(OP_RESOLVE..=OP_EP_QUERY).contains(&operation) {
         return Err(Reason::Protocol);
     }
     let Some(&[high, low]) = bytes.get(6..8) else {

@@ -20,6 +20,7 @@ pub mod lifecycle;
 mod listen;
 pub mod local_service;
 pub mod log;
+mod netlink;
 pub mod options;
 pub mod preload;
 pub mod publish;

@@ -24,7 +24,7 @@ pub fn tighten_umask() {
 /// # Errors
 /// The system refuses; the limit is what it was.
 pub fn raise_open_files() -> io::Result<u64> {
-    sys::raise_open_files()
+    crate::sock::raise_descriptor_limit()
 }
 
 /// The host's name as the kernel has it: bytes, not cut at a dot, possibly empty.
@@ -42,20 +42,6 @@ mod sys {
     pub(super) fn tighten_umask(bits: libc::mode_t) {
         // SAFETY: no pointers. Nothing but setting the mask tells what it was.
         unsafe { libc::umask(libc::umask(0o777) | bits) };
-    }
-
-    pub(super) fn raise_open_files() -> io::Result<u64> {
-        let mut limit = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
-        // SAFETY: a valid structure, filled in by the call.
-        if unsafe { libc::getrlimit(libc::RLIMIT_NOFILE, &raw mut limit) } != 0 {
-            return Err(io::Error::last_os_error());
-        }
-        limit.rlim_cur = limit.rlim_max;
-        // SAFETY: a valid structure, only read.
-        if unsafe { libc::setrlimit(libc::RLIMIT_NOFILE, &raw const limit) } != 0 {
-            return Err(io::Error::last_os_error());
-        }
-        Ok(limit.rlim_cur)
     }
 
     pub(super) fn hostname() -> io::Result<Vec<u8>> {

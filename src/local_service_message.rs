@@ -3,6 +3,7 @@
 //! Numbers are in host byte order, GIDs, addresses and path records in network order. Every length is checked before
 //! it is used.
 
+use crate::netlink::{bytes, padded, u16_at, u32_at};
 use std::fmt;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::time::Duration;
@@ -58,24 +59,6 @@ const QOS_SHIFT: u32 = 4;
 
 /// What the kernel waits for an answer at least and at most, whatever it is told.
 const WAIT: std::ops::RangeInclusive<u64> = 100..=200_000;
-
-/// `N` bytes at an offset.
-fn bytes<const N: usize>(from: &[u8], at: usize) -> Option<[u8; N]> {
-    from.get(at..at.checked_add(N)?)?.try_into().ok()
-}
-
-fn u16_at(from: &[u8], at: usize) -> Option<u16> {
-    bytes(from, at).map(u16::from_ne_bytes)
-}
-
-fn u32_at(from: &[u8], at: usize) -> Option<u32> {
-    bytes(from, at).map(u32::from_ne_bytes)
-}
-
-/// Messages and attributes start at multiples of four bytes.
-const fn padded(length: usize) -> usize {
-    (length + 3) & !3
-}
 
 /// A message whose lengths contradict each other.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

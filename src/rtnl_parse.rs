@@ -4,6 +4,7 @@
 //! used; what does not fit is [`Malformed`], what is not known is skipped. The layouts are those
 //! of `linux/netlink.h`, `linux/rtnetlink.h`, `linux/if_link.h` and `linux/if_addr.h`.
 
+use crate::netlink::{bytes, padded, u16_at, u32_at};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 /// Hardware type of an InfiniBand interface (`ARPHRD_INFINIBAND`).
@@ -123,24 +124,6 @@ pub struct Message {
     pub interrupted: bool,
     /// What it says.
     pub news: Result<News, Malformed>,
-}
-
-/// `N` bytes at an offset.
-fn bytes<const N: usize>(from: &[u8], at: usize) -> Option<[u8; N]> {
-    from.get(at..at.checked_add(N)?)?.try_into().ok()
-}
-
-fn u16_at(from: &[u8], at: usize) -> Option<u16> {
-    bytes(from, at).map(u16::from_ne_bytes)
-}
-
-fn u32_at(from: &[u8], at: usize) -> Option<u32> {
-    bytes(from, at).map(u32::from_ne_bytes)
-}
-
-/// Lengths are padded to four bytes.
-const fn padded(length: usize) -> usize {
-    (length + 3) & !3
 }
 
 /// The messages of one datagram, in order. After a header that contradicts itself nothing more
