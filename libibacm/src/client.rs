@@ -56,6 +56,22 @@ impl Node {
     fn lock(&self) -> MutexGuard<'_, State> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
+
+    /// Waits until something happens, for `patience` or a moment, whichever is less. One thread does so at the
+    /// descriptor, the others until it is back.
+    fn wait<'a>(&'a self, mut state: MutexGuard<'a, State>, patience: Duration) -> MutexGuard<'a, State> {
+        if state.watched {
+            return self.changed.wait_timeout(state, SLICE).unwrap_or_else(PoisonError::into_inner).0;
+        }
+        state.watched = true;
+        let (fd, write) = (state.session.fd(), state.session.wants_write());
+        drop(state);
+        sys::wait(fd, write, patience.min(SLICE));
+        state = self.lock();
+        state.watched = false;
+        self.changed.notify_all();
+        state
+    }
 }
 
 impl Default for Client {
@@ -89,6 +105,24 @@ impl Client {
         self.limit
     }
 
+    /// Connects now rather than at the next call, unless there is a connection already. The calls that follow use it.
+    ///
+    /// A failure is [`Error::Transport`] with what the system said, or [`Error::TimedOut`].
+    pub fn connect(&self) -> Result<(), Error> {
+        let deadline = self.deadline();
+        let node = self.node();
+        let mut state = node.lock();
+        loop {
+            if let Some(result) = state.session.reach(deadline) {
+                drop(state);
+                // It may be others' connection too.
+                node.changed.notify_all();
+                return result;
+            }
+            state = node.wait(state, deadline.saturating_duration_since(Instant::now()));
+        }
+    }
+
     /// The path to a name.
     pub fn resolve_name(&self, source: Option<&str>, destination: &str) -> Result<Path, Error> {
         let name = |n: &str| Address::Name(n.to_owned());
@@ -112,12 +146,12 @@ impl Client {
 
     /// The path that completes a record with at least a destination LID or GID.
     pub fn resolve_path(&self, record: &PathRecord) -> Result<Path, Error> {
-        self.path(Request::Path { record: *record, query_sa: false })
+        self.path(Request::Path { record: *record, query_sa: false, cached_only: false })
     }
 
     /// The same, always from the subnet administrator.
     pub fn query_path(&self, record: &PathRecord) -> Result<Path, Error> {
-        self.path(Request::Path { record: *record, query_sa: true })
+        self.path(Request::Path { record: *record, query_sa: true, cached_only: false })
     }
 
     /// Counters of the service, or of one of its endpoints.
@@ -130,7 +164,12 @@ impl Client {
 
     /// An endpoint of the service, by its number from 1.
     pub fn endpoint(&self, number: u8) -> Result<Endpoint, Error> {
-        match self.call(Request::Endpoint(number))? {
+        self.endpoint_of_port(number, 0)
+    }
+
+    /// An endpoint of the ports with this number, by its number among them from 1; 0 stands for any port.
+    pub fn endpoint_of_port(&self, number: u8, port: u8) -> Result<Endpoint, Error> {
+        match self.call(Request::Endpoint { number, port })? {
             Reply::Endpoint(endpoint) => Ok(endpoint),
             _ => Err(Error::Protocol(Violation::Contents("an answer to another question"))),
         }
@@ -164,7 +203,7 @@ impl Client {
 
     /// Any requests, likewise.
     pub fn many(&self, requests: impl IntoIterator<Item = Request>, mut each: impl FnMut(usize, Result<Reply, Error>)) {
-        let deadline = Instant::now() + self.limit;
+        let deadline = self.deadline();
         let node = self.node();
         let mut requests = requests.into_iter().fuse().enumerate();
         let mut open: HashMap<Ticket, usize> = HashMap::new();
@@ -192,19 +231,16 @@ impl Client {
             if open.is_empty() {
                 return;
             }
-            if state.watched {
-                state = node.changed.wait_timeout(state, SLICE).unwrap_or_else(PoisonError::into_inner).0;
-                continue;
-            }
-            state.watched = true;
-            let (fd, write) = (state.session.fd(), state.session.wants_write());
             let until = state.session.deadline().map(|at| at.saturating_duration_since(Instant::now()));
-            drop(state);
-            sys::wait(fd, write, until.unwrap_or(SLICE).min(SLICE));
-            state = node.lock();
-            state.watched = false;
-            node.changed.notify_all();
+            state = node.wait(state, until.unwrap_or(SLICE));
         }
+    }
+
+    /// When a call that begins now has to end.
+    fn deadline(&self) -> Instant {
+        let now = Instant::now();
+        // A limit beyond what a clock can count is none.
+        now.checked_add(self.limit).unwrap_or_else(|| now + Duration::from_secs(1 << 31))
     }
 
     fn call(&self, request: Request) -> Result<Reply, Error> {

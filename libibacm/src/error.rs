@@ -73,7 +73,11 @@ impl Error {
     /// The `errno` that says it best; `None` for a status, which is an answer.
     pub fn errno(&self) -> Option<i32> {
         match self {
-            Error::Transport { source, .. } => Some(source.raw_os_error().unwrap_or(libc::EIO)),
+            Error::Transport { source, .. } => Some(source.raw_os_error().unwrap_or(match source.kind() {
+                // The end of the stream before the answer.
+                io::ErrorKind::UnexpectedEof => libc::ECONNRESET,
+                _ => libc::EIO,
+            })),
             Error::TimedOut => Some(libc::ETIMEDOUT),
             Error::Status(_) => None,
             Error::Protocol(_) => Some(libc::EPROTO),
@@ -110,16 +114,18 @@ impl Error {
     /// The same error once more, for another request that ends by it.
     pub(crate) fn again(&self) -> Error {
         match self {
-            Error::Transport { during, source } => Error::Transport {
-                during: *during,
-                source: source.raw_os_error().map_or_else(|| source.kind().into(), io::Error::from_raw_os_error),
-            },
+            Error::Transport { during, source } => Error::Transport { during: *during, source: copy(source) },
             Error::TimedOut => Error::TimedOut,
             Error::Status(n) => Error::Status(*n),
             Error::Protocol(v) => Error::Protocol(*v),
             Error::Request(why) => Error::Request(why),
         }
     }
+}
+
+/// An error of the system once more.
+pub(crate) fn copy(e: &io::Error) -> io::Error {
+    e.raw_os_error().map_or_else(|| e.kind().into(), io::Error::from_raw_os_error)
 }
 
 /// The words for an `ACM_STATUS_*` number.

@@ -19,6 +19,7 @@
 
 mod client;
 mod error;
+mod link;
 mod message;
 mod session;
 mod sys;
@@ -30,4 +31,4 @@ pub use ibacm_wire::client::Status;
 pub use ibacm_wire::{Gid, PathRecord};
 pub use message::{Address, Counters, Endpoint, Path, Reply, Request, Scope};
 pub use session::{Session, Ticket};
-pub use target::{DEFAULT_PORT, PORT_FILE, SOCKET_FILE, Target};
+pub use target::{ACME_PORT_FILE, ACME_SOCKET_FILE, DEFAULT_PORT, PORT_FILE, SOCKET_FILE, Target, published_port_in};

@@ -1,5 +1,6 @@
 //! Requests as bytes, and replies checked against them.
 
+use std::fmt;
 use std::net::IpAddr;
 
 use ibacm_wire::PathRecord;
@@ -47,6 +48,15 @@ impl Address {
     }
 }
 
+impl fmt::Display for Address {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Address::Name(name) => f.write_str(name),
+            Address::Ip(ip) => write!(f, "{ip}"),
+        }
+    }
+}
+
 impl From<IpAddr> for Address {
     fn from(ip: IpAddr) -> Address {
         Address::Ip(ip)
@@ -71,11 +81,18 @@ pub enum Request {
         record: PathRecord,
         /// Ask the subnet administrator, whatever is cached.
         query_sa: bool,
+        /// Only if it is known already.
+        cached_only: bool,
     },
     /// Counters.
     Counters(Scope),
-    /// An endpoint of the service, by its number from 1.
-    Endpoint(u8),
+    /// An endpoint of the service.
+    Endpoint {
+        /// Its number from 1.
+        number: u8,
+        /// Counts endpoints of ports with this number only; 0 is any.
+        port: u8,
+    },
 }
 
 /// Whose counters.
@@ -152,7 +169,7 @@ impl Request {
         match self {
             Request::Resolve { .. } | Request::Path { .. } => OP_RESOLVE,
             Request::Counters(_) => OP_PERF_QUERY,
-            Request::Endpoint(_) => OP_EP_QUERY,
+            Request::Endpoint { .. } => OP_EP_QUERY,
         }
     }
 
@@ -168,19 +185,20 @@ impl Request {
                 }
                 entries.push(destination.entry(EP_FLAG_DEST | flag)?);
             }
-            Request::Path { record, query_sa } => {
+            Request::Path { record, query_sa, cached_only } => {
                 if record.dlid() == 0 && record.dgid().is_zero() {
                     return Err(Error::Request("a path without a destination"));
                 }
-                entries.push(Entry::path(if *query_sa { FLAG_QUERY_SA } else { 0 }, record));
+                let asked = if *query_sa { FLAG_QUERY_SA } else { 0 };
+                entries.push(Entry::path(asked | if *cached_only { FLAG_NODELAY } else { 0 }, record));
             }
             Request::Counters(Scope::Totals) => {}
-            Request::Counters(Scope::Endpoint(0)) | Request::Endpoint(0) => {
+            Request::Counters(Scope::Endpoint(0)) | Request::Endpoint { number: 0, .. } => {
                 return Err(Error::Request("endpoints are numbered from 1"));
             }
             Request::Counters(Scope::Endpoint(n)) => data[1] = *n,
             Request::Counters(Scope::Address(a)) => entries.push(a.entry(EP_FLAG_SOURCE)?),
-            Request::Endpoint(n) => data[0] = *n,
+            Request::Endpoint { number, port } => (data[0], data[1]) = (*number, *port),
         }
         let length = (HDR_LEN + entries.len() * ENTRY_LEN) as u16;
         let header = Header { version: VERSION, opcode: self.operation(), status: 0, data, length, tid };
@@ -204,7 +222,7 @@ impl Request {
         let answer = match self {
             Request::Resolve { .. } | Request::Path { .. } => Reply::Path(path(reply)?),
             Request::Counters(_) => Reply::Counters(counters(&header, reply)?),
-            Request::Endpoint(_) => Reply::Endpoint(endpoint(reply)?),
+            Request::Endpoint { .. } => Reply::Endpoint(endpoint(reply)?),
         };
         Ok(Ok(answer))
     }

@@ -6,7 +6,8 @@ use std::io;
 use std::os::fd::{AsFd, AsRawFd, OwnedFd, RawFd};
 use std::time::{Duration, Instant};
 
-use crate::error::{During, Error, Violation};
+use crate::error::{During, Error, Violation, copy};
+use crate::link::Attempt;
 use crate::message::{Reply, Request, reply_len};
 use crate::sys;
 use crate::target::Target;
@@ -55,6 +56,8 @@ pub struct Session {
     target: Target,
     pid: u32,
     link: Option<OwnedFd>,
+    /// The connection that is being made, while there is none.
+    attempt: Option<Attempt>,
     /// When to connect next, while there is no connection.
     retry_at: Option<Instant>,
     /// Until when failures to connect are taken for a restart.
@@ -85,6 +88,7 @@ impl Session {
             target,
             pid: std::process::id(),
             link: None,
+            attempt: None,
             retry_at: None,
             grace_until: None,
             pipelining: Pipelining::Unknown,
@@ -118,24 +122,24 @@ impl Session {
         Ok(ticket)
     }
 
-    /// The descriptor to watch, if there is a connection.
+    /// The descriptor to watch, if there is a connection or one is being made.
     pub fn fd(&self) -> Option<RawFd> {
-        self.link.as_ref().map(AsRawFd::as_raw_fd)
+        self.link.as_ref().map(AsRawFd::as_raw_fd).or_else(|| self.attempt.as_ref()?.fd())
     }
 
     /// Whether the descriptor is to be watched for writing too.
     pub fn wants_write(&self) -> bool {
-        self.link.is_some() && !self.output.is_empty()
+        if self.link.is_some() { !self.output.is_empty() } else { self.attempt.is_some() }
     }
 
     /// When to call [`Session::on_ready`] even if nothing happens at the descriptor.
     pub fn deadline(&self) -> Option<Instant> {
         let jobs = self.waiting.iter().chain(&self.open).map(|j| j.deadline).min()?;
-        match self.retry_at {
-            _ if self.fresh => Some(Instant::now()),
-            Some(at) if self.link.is_none() => Some(at.min(jobs)),
-            _ => Some(jobs),
+        if self.fresh {
+            return Some(Instant::now());
         }
+        let connecting = self.retry_at.or_else(|| self.attempt.as_ref()?.deadline());
+        Some(connecting.filter(|_| self.link.is_none()).map_or(jobs, |at| at.min(jobs)))
     }
 
     /// How many requests have no result yet.
@@ -224,36 +228,72 @@ impl Session {
                 self.waiting.push_front(job);
             }
         }
+        self.leave_attempt();
     }
 
     /// Whether there is a connection to go on with.
     fn connect(&mut self, now: Instant) -> bool {
-        if self.waiting.is_empty() || self.retry_at.is_some_and(|at| now < at) {
-            return false;
-        }
-        match self.target.connect() {
-            Ok(fd) => {
-                self.link = Some(fd);
-                self.retry_at = None;
-                true
-            }
+        let Some(deadline) = self.waiting.iter().map(|j| j.deadline).min() else { return false };
+        match self.go_on(now, deadline) {
+            Ok(connected) => connected,
             Err(e) => {
-                self.not_connected(now, e);
+                let error = Error::Transport { during: During::Connect, source: e };
+                while let Some(job) = self.open.pop_front().or_else(|| self.waiting.pop_front()) {
+                    self.done.push_back((job.ticket, Err(error.again())));
+                }
                 false
             }
         }
     }
 
-    fn not_connected(&mut self, now: Instant, e: io::Error) {
-        // A listener whose queue is full is there, and may have room in a moment.
-        if e.kind() == io::ErrorKind::WouldBlock || self.grace_until.is_some_and(|until| now < until) {
-            self.retry_at = Some(now + PAUSE);
-            return;
+    /// Goes on with connecting: whether there is a connection. What may pass in a moment is no error.
+    fn go_on(&mut self, now: Instant, deadline: Instant) -> io::Result<bool> {
+        if self.retry_at.is_some_and(|at| now < at) {
+            return Ok(false);
         }
-        (self.retry_at, self.grace_until) = (None, None);
-        let error = Error::Transport { during: During::Connect, source: e };
-        while let Some(job) = self.open.pop_front().or_else(|| self.waiting.pop_front()) {
-            self.done.push_back((job.ticket, Err(error.again())));
+        self.retry_at = None;
+        let target = &self.target;
+        let failure = match self.attempt.get_or_insert_with(|| Attempt::new(target)).step(now, deadline) {
+            Ok(None) => return Ok(false),
+            Ok(fd) => {
+                (self.link, self.attempt) = (fd, None);
+                return Ok(true);
+            }
+            Err(e) => e,
+        };
+        self.attempt = None;
+        // A listener whose queue is full is there, and may have room in a moment.
+        if failure.kind() == io::ErrorKind::WouldBlock || self.grace_until.is_some_and(|until| now < until) {
+            self.retry_at = Some(now + PAUSE);
+            return Ok(false);
+        }
+        self.grace_until = None;
+        Err(failure)
+    }
+
+    /// Goes on with connecting until `deadline`, even if there is nothing to send: the result, once there is one.
+    pub(crate) fn reach(&mut self, deadline: Instant) -> Option<Result<(), Error>> {
+        // A connection that has ended is found out here.
+        self.on_ready();
+        let now = Instant::now();
+        if self.link.is_some() {
+            return Some(Ok(()));
+        }
+        match self.go_on(now, deadline) {
+            Ok(true) => Some(Ok(())),
+            Ok(false) if now < deadline => None,
+            Ok(false) => {
+                self.leave_attempt();
+                Some(Err(Error::TimedOut))
+            }
+            Err(e) => Some(Err(Error::Transport { during: During::Connect, source: e })),
+        }
+    }
+
+    /// Ends an attempt that nobody waits for any more, so that the next request does not have its result.
+    fn leave_attempt(&mut self) {
+        if self.pending() == 0 {
+            (self.attempt, self.retry_at) = (None, None);
         }
     }
 
@@ -333,6 +373,7 @@ impl Session {
 
     fn close(&mut self) {
         self.link = None;
+        self.attempt = None;
         self.retry_at = None;
         self.pipelining = Pipelining::Unknown;
         self.abandoned.clear();
@@ -342,11 +383,6 @@ impl Session {
 
     /// The connection has ended: what was asked over it is asked again.
     fn lost(&mut self, now: Instant, during: During, e: io::Error) {
-        if e.kind() == io::ErrorKind::ConnectionRefused {
-            // A TCP connection that was never complete.
-            self.close();
-            return self.not_connected(now, e);
-        }
         let trial = matches!(self.pipelining, Pipelining::Trial(_));
         self.close();
         if trial {
@@ -358,8 +394,7 @@ impl Session {
             if job.tries < TRIES {
                 self.waiting.push_front(job);
             } else {
-                let source = Error::Transport { during, source: io::Error::from(e.kind()) };
-                self.done.push_back((job.ticket, Err(source)));
+                self.done.push_back((job.ticket, Err(Error::Transport { during, source: copy(&e) })));
             }
         }
     }

@@ -8,6 +8,7 @@ use libibacm::{Address, PathRecord, Reply, Request, Session};
 
 use crate::boundary::{ip, limit, target, text};
 use crate::layout::{CPath, CResult};
+use crate::queries::request;
 use crate::state::{fail, number};
 
 /// # Safety
@@ -52,6 +53,26 @@ unsafe fn submit(session: *mut Session, request: Request, milliseconds: c_int, t
             0
         }
         Err(e) => fail(e.errno().unwrap_or(libc::EINVAL)),
+    }
+}
+
+/// # Safety
+///
+/// As for `submit`; the texts end with a zero, and `src` can be NULL.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn ib_acm_submit(
+    session: *mut Session,
+    src: *const c_char,
+    dest: *const c_char,
+    flags: c_int,
+    milliseconds: c_int,
+    ticket: *mut u64,
+) -> c_int {
+    // SAFETY: the caller's promise.
+    match unsafe { request(src, dest, flags) } {
+        // SAFETY: the caller's promise.
+        Ok(request) => unsafe { submit(session, request, milliseconds, ticket) },
+        Err(e) => fail(-e),
     }
 }
 
@@ -114,7 +135,9 @@ pub unsafe extern "C" fn ib_acm_submit_path(
     // SAFETY: the caller's promise.
     let record = PathRecord(unsafe { path.read_unaligned() }.0);
     // SAFETY: the caller's promise.
-    unsafe { submit(session, Request::Path { record, query_sa: query_sa != 0 }, milliseconds, ticket) }
+    unsafe {
+        submit(session, Request::Path { record, query_sa: query_sa != 0, cached_only: false }, milliseconds, ticket)
+    }
 }
 
 /// # Safety

@@ -1,0 +1,250 @@
+//! The command line of queries and of writing files.
+
+use std::ffi::OsString;
+use std::time::Duration;
+
+use getopts::{Fail, HasArg, Matches, Occur, Options as Getopts, ParsingStyle};
+use ibacm::dirs;
+
+use crate::expand::leading_number;
+
+/// How long each answer may take where nothing is said: several times what a service with default options takes to
+/// give up, since it may have others to ask before.
+const LIMIT: Duration = Duration::from_secs(60);
+/// The most connections of a measurement.
+pub const MAX_PARALLEL: u32 = 4096;
+
+/// What `-d` and `-s` are.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Format {
+    /// What they look like.
+    Unspecified,
+    /// IP addresses.
+    Ip,
+    /// Names that the service knows.
+    Name,
+    /// LIDs.
+    Lid,
+    /// GIDs.
+    Gid,
+}
+
+/// What `-P` asks for.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Perf {
+    /// Counters in a row.
+    Row,
+    /// Counters in a column.
+    Column,
+    /// Those of one endpoint, by its number, in a row.
+    Endpoint,
+    /// Those of every endpoint.
+    All,
+    /// Those of the endpoint with the source address.
+    Address,
+}
+
+/// A command line.
+#[derive(Clone, PartialEq, Debug)]
+pub struct Options {
+    /// `-d`
+    pub destination: Option<String>,
+    /// `-s`
+    pub source: Option<String>,
+    /// `-S`
+    pub service: Option<String>,
+    /// `-f`
+    pub format: Format,
+    /// `-v`
+    pub verify: bool,
+    /// `-c`
+    pub cached_only: bool,
+    /// `-C`; there is none of zero, and one below zero asks nothing.
+    pub repetitions: i32,
+    /// Of `-e` or `-P`, whichever came last; 0 or less is no number.
+    pub endpoint: i32,
+    /// `-e`
+    pub endpoints: bool,
+    /// `-P`
+    pub perf: Option<Perf>,
+    /// `-A`, with its file.
+    pub addr_file: Option<OsString>,
+    /// `-O`, with its file.
+    pub opts_file: Option<OsString>,
+    /// `-D`
+    pub directory: OsString,
+    /// `-V`
+    pub verbose: bool,
+    /// `--json`
+    pub json: bool,
+    /// `--timeout`
+    pub limit: Duration,
+    /// `--stats`, or one of those that only make sense with it.
+    pub stats: bool,
+    /// `--parallel`
+    pub parallel: u32,
+    /// `--warmup`
+    pub warmup: u32,
+}
+
+/// What a command line asks for.
+#[derive(Clone, PartialEq, Debug)]
+pub enum Command {
+    /// To ask, or to write files.
+    Run(Box<Options>),
+    /// To print the help.
+    Help,
+    /// To print the version.
+    Version,
+    /// It is not understood: to print the usage. The text, if there is one, says why.
+    Usage(Option<String>),
+}
+
+/// Understands a command line without its first word, `program`, which is named in errors.
+pub fn parse(program: &str, arguments: &[OsString]) -> Command {
+    let mut known = Getopts::new();
+    // As getopt(3) has it.
+    known.parsing_style(match std::env::var_os("POSIXLY_CORRECT") {
+        Some(_) => ParsingStyle::StopAtFirstFree,
+        None => ParsingStyle::FloatingFrees,
+    });
+    for flag in ["v", "c", "V"] {
+        known.opt(flag, "", "", "", HasArg::No, Occur::Multi);
+    }
+    for valued in ["f", "s", "d", "D", "S", "C"] {
+        known.opt(valued, "", "", "", HasArg::Yes, Occur::Multi);
+    }
+    for maybe in ["e", "A", "O", "P"] {
+        known.opt(maybe, "", "", "", HasArg::Maybe, Occur::Multi);
+    }
+    for flag in ["json", "stats", "version"] {
+        known.opt("", flag, "", "", HasArg::No, Occur::Multi);
+    }
+    known.opt("h", "help", "", "", HasArg::No, Occur::Multi);
+    for valued in ["timeout", "parallel", "warmup"] {
+        known.opt("", valued, "", "", HasArg::Yes, Occur::Multi);
+    }
+    match known.parse(arguments) {
+        Err(fail) => Command::Usage(Some(complaint(program, &fail))),
+        Ok(given) if given.opt_present("help") => Command::Help,
+        Ok(given) if given.opt_present("version") => Command::Version,
+        Ok(given) => match options(&given) {
+            Ok(options) if options.is_complete() => Command::Run(Box::new(options)),
+            Ok(_) => Command::Usage(None),
+            Err(why) => Command::Usage(Some(format!("{program}: {why}"))),
+        },
+    }
+}
+
+/// In the words of getopt(3), where it has some.
+fn complaint(program: &str, fail: &Fail) -> String {
+    match fail {
+        Fail::UnrecognizedOption(o) if o.chars().count() == 1 => format!("{program}: invalid option -- '{o}'"),
+        Fail::UnrecognizedOption(o) => format!("{program}: unrecognized option '--{o}'"),
+        Fail::ArgumentMissing(o) if o.chars().count() == 1 => {
+            format!("{program}: option requires an argument -- '{o}'")
+        }
+        Fail::ArgumentMissing(o) => format!("{program}: option '--{o}' requires an argument"),
+        other => format!("{program}: {other}"),
+    }
+}
+
+fn options(given: &Matches) -> Result<Options, String> {
+    let last = |name: &str| given.opt_strs(name).pop();
+    let format = match last("f").as_deref().map(|f| f.chars().next()) {
+        None | Some(Some('u')) => Format::Unspecified,
+        Some(Some('i')) => Format::Ip,
+        Some(Some('n')) => Format::Name,
+        Some(Some('l')) => Format::Lid,
+        Some(Some('g')) => Format::Gid,
+        Some(_) => return Err("-f is one of i, n, l, g and u".to_owned()),
+    };
+    let (perf, endpoint) = numbered(given);
+    let file = |option: &str, default: &str| {
+        let present = given.opt_present(option);
+        present.then(|| OsString::from(last(option).unwrap_or_else(|| default.to_owned())))
+    };
+    let repetitions = last("C").map_or(1, |n| leading_number(&n));
+    let parallel = count(given, "parallel", MAX_PARALLEL)?;
+    let warmup = count(given, "warmup", u32::MAX)?;
+    Ok(Options {
+        destination: last("d"),
+        source: last("s"),
+        service: last("S"),
+        format,
+        verify: given.opt_present("v"),
+        cached_only: given.opt_present("c"),
+        repetitions: if repetitions == 0 { 1 } else { repetitions },
+        endpoint,
+        endpoints: given.opt_present("e"),
+        perf,
+        addr_file: file("A", "ibacm_addr.cfg"),
+        opts_file: file("O", "ibacm_opts.cfg"),
+        directory: last("D").map_or_else(|| dirs::CONF.into(), OsString::from),
+        verbose: given.opt_present("V"),
+        json: given.opt_present("json"),
+        limit: last("timeout").map_or(Ok(LIMIT), |text| seconds(&text))?,
+        stats: given.opt_present("stats") || parallel.is_some() || warmup.is_some(),
+        parallel: parallel.unwrap_or(1).max(1),
+        warmup: warmup.unwrap_or(0),
+    })
+}
+
+/// What `-e` and `-P` say together: they share one number, which the last of them sets.
+fn numbered(given: &Matches) -> (Option<Perf>, i32) {
+    let mut words: Vec<(usize, bool, Option<String>)> = Vec::new();
+    for (name, is_perf) in [("e", false), ("P", true)] {
+        let valued = given.opt_strs_pos(name);
+        for at in given.opt_positions(name) {
+            let value = valued.iter().find(|(p, _)| *p == at).map(|(_, v)| v.clone());
+            words.push((at, is_perf, value));
+        }
+    }
+    words.sort_by_key(|(at, ..)| *at);
+    let (mut perf, mut endpoint) = (None, 0);
+    for (_, is_perf, value) in words {
+        let starts = |v: &str, word: &str| v.get(..3).is_some_and(|v| v.eq_ignore_ascii_case(word));
+        match value {
+            Some(v) if !is_perf => endpoint = leading_number(&v),
+            None if !is_perf => {}
+            None => perf = Some(Perf::Row),
+            Some(v) if starts(&v, "col") => perf = Some(Perf::Column),
+            Some(v) if starts(&v, "all") => perf = Some(Perf::All),
+            Some(v) if v == "s" => perf = Some(Perf::Address),
+            Some(v) => {
+                endpoint = leading_number(&v);
+                perf = Some(if endpoint > 0 { Perf::Endpoint } else { Perf::Row });
+            }
+        }
+    }
+    (perf, endpoint)
+}
+
+fn count(given: &Matches, name: &str, most: u32) -> Result<Option<u32>, String> {
+    let Some(text) = given.opt_strs(name).pop() else { return Ok(None) };
+    let number = text.parse().ok().filter(|n| *n <= most);
+    number.map(Some).ok_or_else(|| format!("--{name} is a number up to {most}, not '{text}'"))
+}
+
+/// A time limit in seconds, with a fraction if need be.
+pub fn seconds(text: &str) -> Result<Duration, String> {
+    let number = text.parse().ok().filter(|s: &f64| (0.001..=86_400.0).contains(s));
+    number.map(Duration::from_secs_f64).ok_or_else(|| format!("--timeout is 0.001 to 86400 seconds, not '{text}'"))
+}
+
+impl Options {
+    /// Whether it is said what to do, and nothing that has no use.
+    fn is_complete(&self) -> bool {
+        let by_address = self.perf == Some(Perf::Address);
+        let files = self.addr_file.is_some() || self.opts_file.is_some();
+        if self.source.is_some() {
+            self.destination.is_some() || by_address
+        } else {
+            !by_address && (self.destination.is_some() || self.perf.is_some() || files || self.endpoints)
+        }
+    }
+}
+
+#[cfg(test)]
+#[path = "cli_tests.rs"]
+mod tests;

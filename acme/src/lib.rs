@@ -1,0 +1,64 @@
+//! The utility `ib_acme`: asks the ibacm service for paths, endpoints and counters, measures it, looks whether a host is
+//! healthy, and writes configuration files.
+//!
+//! Without options that the other `ib_acme` does not have, standard output and exit status are byte for byte those of
+//! rdma-core's; docs/differences.md has the exceptions.
+
+pub mod address;
+pub mod advice;
+pub mod check;
+pub mod cli;
+pub mod expand;
+pub mod fault;
+pub mod generate;
+pub mod json;
+pub mod measure;
+pub mod out;
+pub mod path;
+pub mod progress;
+pub mod query;
+pub mod resolve;
+pub mod run;
+pub mod service;
+pub mod usage;
+
+use std::ffi::OsString;
+use std::io::Write;
+use std::process::ExitCode;
+
+use cli::Command;
+
+/// The program.
+pub fn main() -> ExitCode {
+    let mut words = std::env::args_os();
+    let program = words.next().map_or_else(|| "ib_acme".to_owned(), |p| p.to_string_lossy().into_owned());
+    let arguments: Vec<OsString> = words.collect();
+    if let Some((first, rest)) = arguments.split_first() {
+        match first.to_str() {
+            Some("check") => return check::main(rest),
+            Some("completions") => return ExitCode::FAILURE,
+            _ => {}
+        }
+    }
+    let mut out = out::Out::default();
+    let code = match cli::parse(&program, &arguments) {
+        Command::Run(options) => run::run(&mut out, &options),
+        Command::Help => {
+            out.write_fmt(format_args!("{}", usage::help(&program)));
+            0
+        }
+        Command::Version => {
+            say!(out, "ib_acme {}", env!("CARGO_PKG_VERSION"));
+            0
+        }
+        Command::Usage(why) => {
+            if let Some(why) = why {
+                let _ = writeln!(std::io::stderr(), "{why}");
+            }
+            out.write_fmt(format_args!("{}", usage::usage(&program)));
+            1
+        }
+    };
+    out.flush();
+    ExitCode::from(code)
+}

@@ -1,0 +1,72 @@
+//! Writing to standard output and standard error. Nobody may be reading any more: then the program ends, quietly.
+
+use std::fmt;
+use std::io::{self, BufWriter, IsTerminal, Stdout, Write};
+
+/// Standard output, buffered until [`Out::flush`] or the end.
+pub struct Out {
+    to: BufWriter<Stdout>,
+    terminal: bool,
+    /// Whether text is left out, for a document to follow.
+    muted: bool,
+}
+
+impl Default for Out {
+    fn default() -> Out {
+        let to = io::stdout();
+        Out { terminal: to.is_terminal(), to: BufWriter::new(to), muted: false }
+    }
+}
+
+impl Out {
+    /// Whether somebody reads along.
+    pub fn is_terminal(&self) -> bool {
+        self.terminal
+    }
+
+    /// From now on nothing is written but [`Out::document`].
+    pub fn mute(&mut self) {
+        self.muted = true;
+    }
+
+    /// Writes a document, whether muted or not.
+    pub fn document(&mut self, text: &dyn fmt::Display) {
+        if writeln!(self.to, "{text}").is_err() {
+            end();
+        }
+    }
+
+    /// Writes a line of advice to standard error, where no script looks for results.
+    pub fn advise(&mut self, text: fmt::Arguments<'_>) {
+        // What it is about comes first.
+        self.flush();
+        let _ = writeln!(io::stderr(), "ib_acme: {text}");
+    }
+
+    /// Writes one piece of text; used by `write!` and [`say!`](crate::say).
+    pub fn write_fmt(&mut self, text: fmt::Arguments<'_>) {
+        if !self.muted && self.to.write_fmt(text).is_err() {
+            end();
+        }
+    }
+
+    /// Makes visible what was written. Called before anything that can take long.
+    pub fn flush(&mut self) {
+        if self.to.flush().is_err() {
+            end();
+        }
+    }
+}
+
+/// Writes a line to standard output.
+#[macro_export]
+macro_rules! say {
+    ($out:expr, $($text:tt)*) => {
+        $out.write_fmt(format_args!("{}\n", format_args!($($text)*)))
+    };
+}
+
+/// What a signal for a closed pipe would have done: the exit status is the shell's for SIGPIPE.
+fn end() -> ! {
+    std::process::exit(128 + libc::SIGPIPE)
+}

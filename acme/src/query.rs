@@ -1,0 +1,227 @@
+//! `-e` and `-P`: what the service says of itself.
+
+use std::collections::BTreeMap;
+use std::net::IpAddr;
+
+use libibacm::{Address, Client, Counters, Endpoint, Error, Scope, Status};
+
+use crate::address;
+use crate::cli::{Format, Options, Perf};
+use crate::fault::{Fault, Outcome};
+use crate::json::Json;
+use crate::out::Out;
+use crate::say;
+
+/// The counters by the names that are printed and by those in documents, in the service's order.
+fn named(c: &Counters) -> [(&'static str, &'static str, u64); 7] {
+    [
+        ("Error Count", "error", c.error),
+        ("Resolve Count", "resolve", c.resolve),
+        ("No Data", "no_data", c.nodata),
+        ("Addr Query Count", "addr_query", c.addr_query),
+        ("Addr Cache Count", "addr_cache", c.addr_cache),
+        ("Route Query Count", "route_query", c.route_query),
+        ("Route Cache Count", "route_cache", c.route_cache),
+    ]
+}
+
+/// Headings, which are printed once however many services are asked.
+#[derive(Default)]
+pub struct Labels {
+    counters: bool,
+    endpoints: bool,
+}
+
+/// Prints counters.
+pub fn counters(
+    out: &mut Out,
+    labels: &mut Labels,
+    name: &str,
+    client: &Client,
+    options: &Options,
+    document: &mut Vec<(&'static str, Json)>,
+) -> Outcome {
+    let mut list = Vec::new();
+    let perf = options.perf.unwrap_or(Perf::Row);
+    let outcome = match perf {
+        Perf::All => every_endpoint(out, labels, name, client, &mut list),
+        Perf::Address => match source_address(out, options) {
+            Ok(address) => one(out, labels, name, perf, client.counters(Scope::Address(address)), &mut list),
+            Err(fault) => refused(out, name, &fault),
+        },
+        _ => match u8::try_from(options.endpoint) {
+            Ok(0) => one(out, labels, name, perf, client.counters(Scope::Totals), &mut list),
+            Ok(number) => one(out, labels, name, perf, client.counters(Scope::Endpoint(number)), &mut list),
+            Err(_) if options.endpoint < 0 => one(out, labels, name, perf, client.counters(Scope::Totals), &mut list),
+            Err(_) => {
+                let text = format!("endpoint {} is none", options.endpoint);
+                refused(out, name, &Fault::local(libc::EADDRNOTAVAIL, &text, "endpoints have numbers from 1 to 255"))
+            }
+        },
+    };
+    document.push(("counters", Json::List(list)));
+    outcome
+}
+
+fn every_endpoint(out: &mut Out, labels: &mut Labels, name: &str, client: &Client, list: &mut Vec<Json>) -> Outcome {
+    for number in 1..=u8::MAX {
+        let found = client.counters(Scope::Endpoint(number));
+        // The one behind the last.
+        if matches!(&found, Err(e) if e.status().is_some_and(|s| s != Status::Enomem)) {
+            break;
+        }
+        if one(out, labels, name, Perf::All, found, list) != Outcome::GOOD {
+            return Outcome::FAILED;
+        }
+    }
+    Outcome::GOOD
+}
+
+fn one(
+    out: &mut Out,
+    labels: &mut Labels,
+    name: &str,
+    perf: Perf,
+    found: Result<Counters, Error>,
+    list: &mut Vec<Json>,
+) -> Outcome {
+    let counters = match found {
+        Ok(counters) => named(&counters),
+        Err(e) => {
+            let fault = Fault::of(&e);
+            if perf == Perf::Address {
+                say!(out, "ib_acm_query_perf failed: {}", fault.strerror());
+            }
+            return refused(out, name, &fault);
+        }
+    };
+    if perf == Perf::Column {
+        say!(out, "{name}");
+        counters.iter().for_each(|(title, _, value)| say!(out, "{title} : {value}"));
+    } else {
+        let row = |cell: &dyn Fn(&(&str, &str, u64)) -> String| counters.iter().map(cell).collect::<Vec<_>>().join(",");
+        if !labels.counters {
+            say!(out, "svc,{}", row(&|c| c.0.to_owned()));
+            labels.counters = true;
+        }
+        say!(out, "{name},{}", row(&|c| c.2.to_string()));
+    }
+    list.push(Json::Object(counters.iter().map(|(_, key, value)| (*key, Json::Number(*value))).collect()));
+    Outcome::GOOD
+}
+
+fn refused(out: &mut Out, name: &str, fault: &Fault) -> Outcome {
+    say!(out, "{name}: Failed to query perf data: {}", fault.strerror());
+    let advice = match fault.status {
+        Some(_) if fault.errno == libc::EADDRNOTAVAIL => "ib_acme -e lists the endpoints and their addresses",
+        _ => &fault.advice,
+    };
+    out.advise(format_args!("{}: {advice}", fault.text));
+    Outcome::FAILED
+}
+
+/// The address whose endpoint is meant.
+fn source_address(out: &mut Out, options: &Options) -> Result<Address, Fault> {
+    let source = address::identify(options.source.as_deref().unwrap_or_default(), options.format);
+    let text = source.text.as_str();
+    let verbose = |out: &mut Out, function: &str| {
+        if options.verbose {
+            say!(out, "{function}: src_addr {text}");
+        }
+    };
+    match source.format {
+        Format::Ip => {
+            verbose(out, "query_perf_ip");
+            let parsed: Result<IpAddr, _> = text.parse();
+            parsed.map(Address::Ip).map_err(|_| {
+                say!(out, "inet_pton error on src address ({text}): 0x0");
+                Fault::local(libc::EINVAL, &format!("'{text}' is no IP address"), "-f n is for names")
+            })
+        }
+        Format::Name => {
+            verbose(out, "query_perf_name");
+            Ok(Address::Name(text.to_owned()))
+        }
+        other => {
+            say!(out, "Unsupported src_type {}", if other == Format::Gid { b'g' } else { b'l' });
+            let why = format!("'{text}' is no address that counters can be asked for");
+            Err(Fault::local(libc::EINVAL, &why, "-s takes an IP address, or with -f n a name"))
+        }
+    }
+}
+
+/// Prints endpoints.
+pub fn endpoints(
+    out: &mut Out,
+    labels: &mut Labels,
+    name: &str,
+    client: &Client,
+    options: &Options,
+    document: &mut Vec<(&'static str, Json)>,
+) -> Outcome {
+    let ports = match by_port(client) {
+        Ok(ports) => ports,
+        Err(e) => {
+            let fault = Fault::of(&e);
+            say!(out, "{name}: Failed to query endpoints: {}", fault.strerror());
+            out.advise(format_args!("{}: {}", fault.text, fault.advice));
+            document.push(("error", fault.json()));
+            return Outcome::FAILED;
+        }
+    };
+    let mut list = Vec::new();
+    let longest = ports.values().map(Vec::len).max().unwrap_or(0);
+    let wanted = usize::try_from(options.endpoint).unwrap_or(0);
+    let numbers = if wanted > 0 { wanted..=wanted } else { 1..=longest };
+    for number in numbers {
+        for endpoint in ports.values().filter_map(|of_port| of_port.get(number - 1)) {
+            if !labels.endpoints {
+                say!(out, "svc,guid,port,pkey,ep_index,prov,addr_0,addresses");
+                labels.endpoints = true;
+            }
+            let Endpoint { device_guid, port, pkey, provider, addresses, .. } = endpoint;
+            let addresses: String = addresses.iter().flat_map(|a| [",", a]).collect();
+            say!(out, "{name},0x{device_guid:016x},{port},0x{pkey:04x},{number},{provider}{addresses}");
+            list.push(endpoint_json(endpoint, number));
+        }
+    }
+    let outcome = if wanted > longest {
+        say!(out, " Endpoint {} is not available", options.endpoint);
+        out.advise(format_args!("{name} has endpoints up to number {longest}"));
+        Outcome::FAILED
+    } else {
+        Outcome::GOOD
+    };
+    document.push(("endpoints", Json::List(list)));
+    outcome
+}
+
+/// The endpoints by the numbers of their ports, each list in the order in which the service numbers them.
+fn by_port(client: &Client) -> Result<BTreeMap<u8, Vec<Endpoint>>, Error> {
+    let mut ports = BTreeMap::new();
+    // Counted over all ports, where 255 is the end; that shows which ports there are.
+    let most = client.endpoints()?.iter().map(|e| e.ports.max(e.port)).max().unwrap_or(0);
+    for port in 1..=most {
+        let mut of_port = Vec::new();
+        for number in 1..=u8::MAX {
+            match client.endpoint_of_port(number, port) {
+                Ok(endpoint) => of_port.push(endpoint),
+                Err(e) if e.status() == Some(Status::Einval) => break,
+                Err(e) => return Err(e),
+            }
+        }
+        ports.insert(port, of_port);
+    }
+    Ok(ports)
+}
+
+fn endpoint_json(endpoint: &Endpoint, number: usize) -> Json {
+    Json::Object(vec![
+        ("number", number.into()),
+        ("device_guid", Json::Text(format!("0x{:016x}", endpoint.device_guid))),
+        ("port", endpoint.port.into()),
+        ("pkey", endpoint.pkey.into()),
+        ("provider", endpoint.provider.as_str().into()),
+        ("addresses", endpoint.addresses.iter().map(String::as_str).collect()),
+    ])
+}
