@@ -145,6 +145,16 @@ impl Arp {
         self.open.get(&tid).filter(|o| o.sent > 0).map(|o| (o.dest, &o.offered))
     }
 
+    /// Whether what was sent last of the request `tid` was its first repetition: its time has passed once.
+    pub fn is_first_repeat(&self, tid: u64) -> bool {
+        self.open.get(&tid).is_some_and(|o| o.sent == 2)
+    }
+
+    /// Whether requests wait for their turn.
+    pub fn is_behind(&self) -> bool {
+        self.queue.iter().any(|tid| self.open.contains_key(tid))
+    }
+
     /// Ends the request `tid`, answered or no longer wanted.
     pub fn close(&mut self, tid: u64) {
         if let Some(o) = self.open.remove(&tid)

@@ -7,7 +7,7 @@ use ibacm_wire::PathRecord;
 use crate::addr::{Addr, Key};
 use crate::keyed::SipKey;
 use crate::table::Table;
-use crate::time::Time;
+use crate::time::{Coarse, Time};
 
 const NONE: u32 = u32::MAX;
 
@@ -55,7 +55,7 @@ pub struct Peer {
     pub lid: u16,
     /// Path bits of the own LID that they came to.
     pub path_bits: u8,
-    /// Number of the best group that both are in.
+    /// Rate and MTU of the best group that both are in, as a code of the engine's.
     pub group: u8,
 }
 
@@ -83,12 +83,19 @@ pub struct Dest {
     pub addr_expiry: Time,
     /// From then on the path is to be asked for again.
     pub route_expiry: Time,
+    /// From then on the path is to be asked for once it has been given out: it may be another one.
+    pub check_at: Coarse,
 }
 
 impl Dest {
     /// The address.
     pub fn addr(&self) -> Addr {
         self.key.addr()
+    }
+
+    /// A number that it has for as long as it is there, and others have others.
+    pub fn spread(&self) -> u16 {
+        (self.hash >> 16) as u16
     }
 
     /// Whether the fabric may overwrite or forget it.
@@ -201,6 +208,7 @@ impl Cache {
             path: PathRecord::default(),
             addr_expiry: Time::NEVER,
             route_expiry: Time::NEVER,
+            check_at: Coarse::NEVER,
         };
         let index = match self.free.pop() {
             Some(i) => {
@@ -328,6 +336,11 @@ mod tests {
 
     fn learn(c: &mut Cache, lid: u16) -> DestId {
         c.insert(&Addr::lid(lid), Origin::Learned, false).unwrap()
+    }
+
+    #[test]
+    fn an_entry_is_small() {
+        assert_eq!(size_of::<Dest>(), 144);
     }
 
     #[test]

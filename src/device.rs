@@ -138,7 +138,7 @@ fn open_device(context: Rc<Context>, order: u32) -> io::Result<Option<Device>> {
         return Ok(None);
     }
     for p in &mut ports {
-        match UmadPort::open(context.name(), p.number, &[]) {
+        match open_umad(context.name(), p.number) {
             Ok(umad) => p.umad = Some(umad),
             Err(e) => {
                 crate::log!(0, "{} port {}: the subnet administrator is out of reach: {e}", context.name(), p.number)
@@ -146,6 +146,19 @@ fn open_device(context: Rc<Context>, order: u32) -> io::Result<Option<Device>> {
         }
     }
     Ok(Some(Device { ud: UdDevice::new(context)?, order, ports }))
+}
+
+/// Opens the way to the subnet administrator, with its reports if no other program on this host has them.
+pub fn open_umad(device: &str, port: u8) -> io::Result<UmadPort> {
+    let mut umad = UmadPort::open(device, port, &[])?;
+    if let Err(e) = umad.take_reports() {
+        crate::log!(
+            0,
+            "{device} port {port}: nobody tells what changes, another program has the SA's notices ({e}); the service \
+             works as before"
+        );
+    }
+    Ok(umad)
 }
 
 /// The InfiniBand ports of `devices`, for names that are made from them.

@@ -6,13 +6,18 @@
 
 mod action;
 mod config;
+mod doubt;
 mod endpoint;
+mod fallback;
 mod groups;
+mod ladder;
 mod local;
+mod notices;
 mod peers;
 mod ports;
 mod preload;
 mod query;
+mod refresh;
 mod request;
 mod resolve;
 mod timers;
@@ -21,7 +26,7 @@ mod waiters;
 #[cfg(test)]
 mod tests;
 
-pub use action::{Action, Av, ClientId, EpId, PortId, Reply, Rx};
+pub use action::{Action, Av, ClientId, EpId, NeighbourToken, PortId, Reply, Rx};
 pub use config::{Config, RouteProt};
 pub use local::{LocalName, PkeyChoice, SystemAddr};
 pub use ports::PortInfo;
@@ -29,7 +34,7 @@ pub use request::{Outcome, RouteLookup, Unroutable};
 
 use std::collections::VecDeque;
 
-use ibacm_wire::client::{COUNTERS, Counter, Status};
+use ibacm_wire::client::{COUNTERS, Counter, MORE, More, Status};
 
 use crate::keyed::{Rng, SipKey};
 use crate::preload::Preload;
@@ -58,6 +63,9 @@ pub struct Engine {
     preload: Preload,
     routes: RouteMemo,
     counters: [u64; COUNTERS],
+    more: [u64; MORE],
+    /// Questions to the kernel's neighbour table, which are told apart by their number.
+    asked_neighbours: u64,
     dropped: u64,
     waiters: Waiters,
     actions: VecDeque<Action>,
@@ -80,6 +88,8 @@ impl Engine {
             preload: Preload::default(),
             routes: RouteMemo::new(key),
             counters: [0; COUNTERS],
+            more: [0; MORE],
+            asked_neighbours: 0,
             dropped: 0,
             waiters: Waiters::default(),
             actions: VecDeque::new(),
@@ -92,7 +102,8 @@ impl Engine {
     pub fn set_config(&mut self, now: Time, config: Config) {
         let old = std::mem::replace(&mut self.config, config);
         let new = &self.config;
-        let groups = (old.route_prot, old.min_rate, old.min_mtu) != (new.route_prot, new.min_rate, new.min_mtu);
+        let classes = |c: &Config| (c.route_prot, c.min_rate, c.min_mtu, c.multicast_groups);
+        let groups = classes(&old) != classes(new);
         let (route, loopback) = (old.route_prot != new.route_prot, old.loopback_local != new.loopback_local);
         for p in &mut self.ports {
             p.sa.set_config(self.config.sa());
@@ -158,6 +169,13 @@ impl Engine {
         self.counters[counter as usize] += 1;
         if let Some(e) = ep.and_then(|ep| self.eps.get_mut(ep.0 as usize)) {
             e.counters[counter as usize] += 1;
+        }
+    }
+
+    fn count_more(&mut self, ep: EpId, counter: More) {
+        self.more[counter as usize] += 1;
+        if let Some(e) = self.eps.get_mut(ep.0 as usize) {
+            e.more[counter as usize] += 1;
         }
     }
 

@@ -15,14 +15,16 @@ use mio::unix::SourceFd;
 use mio::{Events, Interest, Poll, Token};
 
 use crate::device::{self, Device};
-use crate::engine::{self, Engine, EpId, PortId, RouteLookup, SystemAddr, Unroutable};
+use crate::engine::{self, Engine, EpId, NeighbourToken, PortId, RouteLookup, SystemAddr, Unroutable};
 use crate::lifecycle::Signals;
 use crate::log;
+use crate::neighbours::Neighbours;
 use crate::options::{Options, ServerMode};
 use crate::preload;
 use crate::rdma_nl::RdmaNl;
 use crate::route::Sources;
 use crate::rtnl::Rtnl;
+use crate::rtnl_neigh::{KernelTable, NeighbourEvents};
 use crate::server::{ClientId, Outcome, Ready, Server, Service};
 use crate::systemd::Manager;
 use crate::time::Time;
@@ -37,6 +39,8 @@ mod devices;
 mod kernel;
 #[path = "evloop_manager.rs"]
 mod manager;
+#[path = "evloop_neighbours.rs"]
+mod neighbours;
 
 pub use manager::Pause;
 
@@ -74,6 +78,9 @@ pub struct Daemon {
     sources: Sources,
     rtnl: Option<Rtnl>,
     kernel: Option<RdmaNl>,
+    neighbours: Neighbours<NeighbourToken>,
+    neighbour_table: KernelTable,
+    neighbour_events: NeighbourEvents,
     preload: preload::io::Source,
     signals: Signals,
     depths: Depths,
@@ -178,6 +185,9 @@ impl Daemon {
             sources: Sources::new(),
             rtnl,
             kernel: None,
+            neighbours: Neighbours::default(),
+            neighbour_table: KernelTable::default(),
+            neighbour_events: NeighbourEvents::default(),
             preload: preload::io::Source::default(),
             signals,
             depths,
@@ -258,6 +268,7 @@ impl Daemon {
         next = next.min(self.server.next_deadline().map_or(Time::NEVER, Time));
         next = next.min(self.rtnl.as_ref().and_then(Rtnl::next_deadline).map_or(Time::NEVER, Time));
         next = next.min(self.kernel.as_ref().map_or(Time::NEVER, RdmaNl::next_deadline));
+        next = next.min(self.neighbours.next_deadline());
         next = next.min(self.lost.front().map_or(Time::NEVER, |l| l.until));
         next = next.min(self.reopen.iter().map(|r| r.0).min().unwrap_or(Time::NEVER));
         next = next.min(self.manager.next_deadline());
@@ -287,6 +298,7 @@ impl Daemon {
                 }
             }
             kind::RDMA_NETLINK => self.kernel_questions(true),
+            kind::NEIGHBOURS => self.neighbour_news(token),
             kind::SIGNAL => self.signal(),
             _ => log!(2, "an event of an unknown source {token:?}"),
         }
@@ -319,6 +331,7 @@ impl Daemon {
         if self.engine.next_deadline() <= now {
             self.engine.on_time(now);
         }
+        self.neighbour_turn();
         if self.next_check <= now {
             self.next_check = now.plus(if now < self.hurry_until { manager::RESCAN } else { CHECK });
             self.check_devices();

@@ -37,6 +37,13 @@ impl Daemon {
                         self.engine.mad_failed(self.now, port, tid);
                     }
                 }
+                Action::Respond { port, lid, sl, pkey_index, mad } => {
+                    let sent = self.umad(port).map(|umad| umad.send(lid, sl, pkey_index, (0, 0), &mad.0));
+                    if let Some(Err(e)) = sent {
+                        // who reported asks again
+                        crate::log_limited!(1, "cannot answer the subnet administrator: {e}");
+                    }
+                }
                 Action::Open { ep, port, pkey_index } => self.open(ep, port, pkey_index),
                 Action::Close { ep } => {
                     self.endpoints.remove(&ep);
@@ -56,6 +63,7 @@ impl Daemon {
                         log!(1, "cannot detach from {mgid}: {e}");
                     }
                 }
+                Action::AskNeighbour { token, ip, until } => self.ask_neighbour(token, ip, until),
                 // Of one kind are the lines that begin alike.
                 Action::Log { level, text } => {
                     crate::log_keyed!(level, text.bytes().take(8).collect::<Vec<_>>(), "{text}")

@@ -8,7 +8,7 @@ use mio::{Interest, Token};
 
 use super::manager::RESCAN;
 use super::{Daemon, SHARE};
-use crate::device::{self, Device};
+use crate::device::{self, Device, open_umad};
 use crate::engine::PortId;
 use crate::log;
 use crate::time::Time;
@@ -99,7 +99,9 @@ impl Daemon {
                 let active = info.active;
                 let known = self.ports.iter().find(|(_, at)| **at == (index, place)).map(|(id, _)| *id);
                 self.ports_changed |= known.and_then(|id| self.engine.port(id)).is_none_or(|old| old.active != active);
+                let reports = device.ports.get(place).and_then(|p| p.umad.as_ref()).is_some_and(UmadPort::has_reports);
                 let id = self.engine.set_port(self.now, info);
+                self.engine.set_reports(self.now, id, reports);
                 self.ports.insert(id, (index, place));
                 if gids_changed {
                     // address handles hold indices into the table, and interfaces are known by GID
@@ -208,6 +210,7 @@ impl Daemon {
         for _ in 0..SHARE {
             let Some(umad) = self.umad(id) else { return };
             match umad.recv() {
+                Ok(Some(r)) if r.is_report() => self.engine.report(self.now, id, r.lid, &r.mad),
                 Ok(Some(r)) => self.engine.mad_received(self.now, id, r.status, &r.mad),
                 Ok(None) => return,
                 // nothing but the end of the device ends it
@@ -222,13 +225,24 @@ impl Daemon {
         let Some(device) = self.devices.get_mut(index).and_then(Option::as_mut) else { return false };
         let name = device.name().to_owned();
         let Some(p) = device.ports.iter_mut().find(|p| p.number == number && p.umad.is_none()) else { return false };
-        let Ok(umad) = UmadPort::open(&name, number, &[]) else { return false };
+        let Ok(umad) = open_umad(&name, number) else { return false };
         let token = token::pack(kind::UMAD, u32::from(number), index as u32);
         match self.poll.registry().register(&mut SourceFd(&umad.fd()), token, Interest::READABLE) {
             Ok(()) => p.umad = Some(umad),
             Err(e) => crate::log_limited!(0, "cannot watch {name}: {e}"),
         }
         p.umad.is_some()
+    }
+
+    /// Takes the SA's reports where another program had them.
+    fn retake_reports(&mut self, index: usize, number: u8) {
+        let Some(device) = self.devices.get_mut(index).and_then(Option::as_mut) else { return };
+        let name = device.name().to_owned();
+        let Some(p) = device.ports.iter_mut().find(|p| p.number == number) else { return };
+        let Some(umad) = p.umad.as_mut().filter(|umad| !umad.has_reports()) else { return };
+        if umad.take_reports().is_ok() {
+            log!(0, "{name} port {number}: the SA's notices are free again");
+        }
     }
 
     /// Looks for what no event told of: changed ports, new devices.
@@ -242,6 +256,7 @@ impl Daemon {
             .collect();
         for (index, number) in ports {
             let reachable = self.reopen_umad(index, number);
+            self.retake_reports(index, number);
             if let Some(id) = self.refresh_port(index, number)
                 && reachable
             {

@@ -52,6 +52,15 @@ pub enum AddrProt {
     Acm,
 }
 
+/// How an address that nobody answers for over multicast may still be turned into a GID.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum AddrFallback {
+    /// By the kernel's neighbour table, or by the GUID in an IPv6 link-local address.
+    Neigh,
+    /// Not at all.
+    None,
+}
+
 /// How a path is found once the GID is known.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum RouteProt {
@@ -124,6 +133,8 @@ pub struct Options {
     pub support_ips_in_addr_cfg: bool,
     /// How an address is turned into a GID.
     pub addr_prot: AddrProt,
+    /// How an address that nobody answers for may still be turned into a GID.
+    pub addr_fallback: AddrFallback,
     /// How many minutes an address is good for; `None`: for ever.
     pub addr_timeout: Option<u32>,
     /// How a path is found.
@@ -148,6 +159,8 @@ pub struct Options {
     pub min_mtu: u8,
     /// Slowest rate that every endpoint joins with, as the InfiniBand code (in the file: Gb/s).
     pub min_rate: u8,
+    /// Multicast groups that an endpoint joins at most, where paths are made from them.
+    pub multicast_groups: u32,
     /// Where the route cache is filled from.
     pub route_preload: RoutePreload,
     /// The file for `route_preload`.
@@ -179,6 +192,7 @@ impl Default for Options {
             providers: Vec::new(),
             support_ips_in_addr_cfg: false,
             addr_prot: AddrProt::Acm,
+            addr_fallback: AddrFallback::Neigh,
             addr_timeout: Some(1440),
             route_prot: RouteProt::Sa,
             route_timeout: None,
@@ -191,6 +205,7 @@ impl Default for Options {
             recv_depth: 1024,
             min_mtu: rates::MTU_2048,
             min_rate: rates::RATE_10,
+            multicast_groups: 2,
             route_preload: RoutePreload::None,
             route_data_file: Path::new(dirs::CONF).join("ibacm_route.data"),
             addr_preload: AddrPreload::None,

@@ -231,6 +231,12 @@ impl Rtnl {
         self.table.snapshot()
     }
 
+    /// The interfaces.
+    #[must_use]
+    pub(crate) fn table(&self) -> &Table {
+        &self.table
+    }
+
     /// What happened so far.
     #[must_use]
     pub fn counters(&self) -> Counters {
@@ -354,6 +360,8 @@ impl Rtnl {
                 self.ask_dump(now_us);
             }
             News::Done | News::Failed(_) | News::Routes | News::Other => {}
+            // groups that this socket does not hear
+            News::Neighbour(_) | News::NeighbourGone(_) => {}
         }
     }
 

@@ -2,7 +2,7 @@
 //!
 //! Everything is in host byte order except addresses. Every length is checked before it is
 //! used; what does not fit is [`Malformed`], what is not known is skipped. The layouts are those
-//! of `linux/netlink.h`, `linux/rtnetlink.h`, `linux/if_link.h` and `linux/if_addr.h`.
+//! of `linux/netlink.h`, `linux/rtnetlink.h`, `linux/if_link.h`, `linux/if_addr.h` and `linux/neighbour.h`.
 
 use crate::netlink::{bytes, padded, u16_at, u32_at};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
@@ -22,6 +22,8 @@ const LINK_HEADER: usize = 16;
 const ADDR_HEADER: usize = 8;
 /// Bytes of `struct rtmsg`.
 const ROUTE_HEADER: usize = 12;
+/// Bytes of `struct ndmsg`.
+const NEIGHBOUR_HEADER: usize = 12;
 
 const NLMSG_NOOP: u16 = 1;
 const NLMSG_ERROR: u16 = 2;
@@ -31,7 +33,10 @@ const NLMSG_OVERRUN: u16 = 4;
 /// A dump was made while the thing dumped changed.
 const NLM_F_DUMP_INTR: u16 = 0x10;
 const NLM_F_REQUEST: u16 = 0x01;
+const NLM_F_ACK: u16 = 0x04;
 const NLM_F_DUMP: u16 = 0x300;
+const NLM_F_EXCL: u16 = 0x200;
+const NLM_F_CREATE: u16 = 0x400;
 
 /// Attribute types carry flags in their top two bits.
 const ATTRIBUTE_TYPE: u16 = 0x3FFF;
@@ -90,6 +95,19 @@ pub struct Addr {
     pub scope: u8,
 }
 
+/// One entry of the neighbour table.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Neighbour {
+    /// The interface's number.
+    pub index: u32,
+    /// The neighbour's address.
+    pub ip: IpAddr,
+    /// `NUD_*`.
+    pub state: u16,
+    /// Its hardware address, where that has 20 bytes.
+    pub hardware: Option<[u8; HARDWARE]>,
+}
+
 /// What a message says.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum News {
@@ -101,6 +119,10 @@ pub enum News {
     Addr(Addr),
     /// An address is gone.
     AddrGone(Addr),
+    /// An entry of the neighbour table.
+    Neighbour(Neighbour),
+    /// An entry that has left the neighbour table, as it was last.
+    NeighbourGone(Neighbour),
     /// Routes or rules changed.
     Routes,
     /// A dump is complete.
@@ -179,6 +201,7 @@ fn parse(kind: u16, body: &[u8]) -> Option<News> {
         }
         libc::RTM_NEWLINK | libc::RTM_DELLINK => link(kind == libc::RTM_DELLINK, body),
         libc::RTM_NEWADDR | libc::RTM_DELADDR => addr(kind == libc::RTM_DELADDR, body),
+        libc::RTM_NEWNEIGH | libc::RTM_DELNEIGH => neighbour(kind == libc::RTM_DELNEIGH, body),
         libc::RTM_NEWROUTE | libc::RTM_DELROUTE => {
             body.get(..ROUTE_HEADER)?;
             let cloned = u32_at(body, 8)? & RTM_F_CLONED != 0;
@@ -243,6 +266,15 @@ fn broadcast_pkey(content: &[u8]) -> Option<u16> {
     Some(u16::from_be_bytes([address[8], address[9]]) | 0x8000)
 }
 
+/// The address of a family, of which another one has none; outside, `None` if it is missing or does not fit.
+fn ip(family: u8, content: Option<&[u8]>) -> Option<Option<IpAddr>> {
+    Some(match i32::from(family) {
+        libc::AF_INET => Some(Ipv4Addr::from(bytes::<4>(content?, 0)?).into()),
+        libc::AF_INET6 => Some(Ipv6Addr::from(bytes::<16>(content?, 0)?).into()),
+        _ => None,
+    })
+}
+
 fn addr(gone: bool, body: &[u8]) -> Option<News> {
     let &[family, prefix_len, flags, scope] = body.get(..4)?.first_chunk()?;
     let index = u32_at(body, 4)?;
@@ -254,19 +286,57 @@ fn addr(gone: bool, body: &[u8]) -> Option<News> {
         IFA_FLAGS => flags = u32_at(content, 0).unwrap_or(flags),
         _ => {}
     })?;
-    let content = near.or(far);
-    let (ip, bits) = match i32::from(family) {
-        libc::AF_INET => (IpAddr::from(Ipv4Addr::from(bytes::<4>(content?, 0)?)), 32),
-        libc::AF_INET6 => (IpAddr::from(Ipv6Addr::from(bytes::<16>(content?, 0)?)), 128),
-        _ => return Some(News::Other),
-    };
-    if prefix_len > bits {
+    let Some(ip) = ip(family, near.or(far))? else { return Some(News::Other) };
+    if prefix_len > if ip.is_ipv4() { 32 } else { 128 } {
         return None;
     }
     let addr = Addr { index, ip, prefix_len, scope };
     // An address that belongs to another host is not ours, whatever the interface says.
     let gone = gone || flags & IFA_F_DADFAILED != 0;
     Some(if gone { News::AddrGone(addr) } else { News::Addr(addr) })
+}
+
+fn neighbour(gone: bool, body: &[u8]) -> Option<News> {
+    let family = *body.first()?;
+    let (index, state) = (u32_at(body, 4)?, u16_at(body, 8)?);
+    let rest = body.get(NEIGHBOUR_HEADER..)?;
+    let (mut address, mut hardware) = (None, None);
+    attributes(rest, |attribute, content| match attribute {
+        libc::NDA_DST => address = Some(content),
+        libc::NDA_LLADDR => hardware = content.try_into().ok(),
+        _ => {}
+    })?;
+    let Some(ip) = ip(family, address)? else { return Some(News::Other) };
+    let neighbour = Neighbour { index, ip, state, hardware };
+    Some(if gone { News::NeighbourGone(neighbour) } else { News::Neighbour(neighbour) })
+}
+
+/// The request for one entry of the neighbour table.
+#[must_use]
+pub fn get_neighbour(index: u32, ip: IpAddr, sequence: u32) -> Vec<u8> {
+    request(libc::RTM_GETNEIGH, NLM_F_REQUEST, sequence, &neighbour_body(index, ip, 0))
+}
+
+/// The request to look for a neighbour, for whom an entry is to be made with `create`, and else is there.
+#[must_use]
+pub fn use_neighbour(index: u32, ip: IpAddr, create: bool, sequence: u32) -> Vec<u8> {
+    let flags = NLM_F_REQUEST | NLM_F_ACK | if create { NLM_F_CREATE | NLM_F_EXCL } else { 0 };
+    request(libc::RTM_NEWNEIGH, flags, sequence, &neighbour_body(index, ip, libc::NTF_USE))
+}
+
+fn neighbour_body(index: u32, ip: IpAddr, flags: u8) -> Vec<u8> {
+    let (family, octets) = match ip {
+        IpAddr::V4(ip) => (libc::AF_INET, ip.octets().to_vec()),
+        IpAddr::V6(ip) => (libc::AF_INET6, ip.octets().to_vec()),
+    };
+    let mut body = vec![family as u8, 0, 0, 0];
+    body.extend_from_slice(&index.to_ne_bytes());
+    // no state; flags; no type
+    body.extend_from_slice(&[0, 0, flags, 0]);
+    body.extend_from_slice(&(4 + octets.len() as u16).to_ne_bytes());
+    body.extend_from_slice(&libc::NDA_DST.to_ne_bytes());
+    body.extend_from_slice(&octets);
+    body
 }
 
 /// The request for a dump.
@@ -286,14 +356,18 @@ pub fn dump_request(what: Dump, sequence: u32) -> Vec<u8> {
         body.extend_from_slice(&IFLA_EXT_MASK.to_ne_bytes());
         body.extend_from_slice(&RTEXT_FILTER_SKIP_STATS.to_ne_bytes());
     }
+    request(kind, NLM_F_REQUEST | NLM_F_DUMP, sequence, &body)
+}
+
+fn request(kind: u16, flags: u16, sequence: u32, body: &[u8]) -> Vec<u8> {
     let length = u32::try_from(HEADER + body.len()).unwrap_or(u32::MAX);
     let mut request = Vec::with_capacity(HEADER + body.len());
     request.extend_from_slice(&length.to_ne_bytes());
     request.extend_from_slice(&kind.to_ne_bytes());
-    request.extend_from_slice(&(NLM_F_REQUEST | NLM_F_DUMP).to_ne_bytes());
+    request.extend_from_slice(&flags.to_ne_bytes());
     request.extend_from_slice(&sequence.to_ne_bytes());
     request.extend_from_slice(&0u32.to_ne_bytes());
-    request.extend_from_slice(&body);
+    request.extend_from_slice(body);
     request
 }
 

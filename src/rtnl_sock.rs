@@ -30,8 +30,13 @@ pub(crate) struct Received {
     pub from_kernel: bool,
 }
 
-/// Opens a non-blocking socket that hears all the groups.
+/// Opens a non-blocking socket that hears all the groups of [`GROUPS`].
 pub(crate) fn open() -> io::Result<OwnedFd> {
+    open_for(&GROUPS)
+}
+
+/// Opens a non-blocking socket that hears these groups.
+pub(crate) fn open_for(groups: &[libc::c_int]) -> io::Result<OwnedFd> {
     let kind = libc::SOCK_RAW | libc::SOCK_NONBLOCK | libc::SOCK_CLOEXEC;
     // SAFETY: no memory is passed.
     let raw = unsafe { libc::socket(libc::AF_NETLINK, kind, libc::NETLINK_ROUTE) };
@@ -51,7 +56,7 @@ pub(crate) fn open() -> io::Result<OwnedFd> {
     if unsafe { libc::bind(fd.as_raw_fd(), (&raw const addr).cast(), size) } < 0 {
         return Err(io::Error::last_os_error());
     }
-    for group in GROUPS {
+    for &group in groups {
         let name = libc::NETLINK_ADD_MEMBERSHIP;
         match sock::set_int(fd.as_fd(), libc::SOL_NETLINK, name, group) {
             Ok(()) => {}

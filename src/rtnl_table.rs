@@ -7,6 +7,9 @@
 use std::collections::BTreeMap;
 use std::net::IpAddr;
 
+use ibacm_wire::Gid;
+
+use crate::neighbours::Place;
 use crate::rtnl_parse::{Addr, HARDWARE, INFINIBAND, Link};
 
 /// Interfaces that are kept; more are counted and left out.
@@ -245,6 +248,23 @@ impl Table {
         self.changed |= !interface.addrs.is_empty() && before != (interface.gid(), interface.pkey());
     }
 
+    /// The port GID and the partition of an interface.
+    #[must_use]
+    pub fn place(&self, index: u32) -> Option<([u8; 16], u16)> {
+        let interface = self.interfaces.get(&index)?;
+        Some((interface.gid()?, interface.pkey()?))
+    }
+
+    /// The interfaces of a port with these GIDs, in a partition, where an address may be a neighbour's.
+    #[must_use]
+    pub fn links(&self, gids: &[Gid], pkey: u16, ip: IpAddr) -> Vec<Place> {
+        let here = self.interfaces.iter().filter(|(_, i)| {
+            let gid = i.gid().is_some_and(|gid| gids.contains(&Gid(gid)));
+            gid && i.pkey().is_some_and(|own| (own ^ pkey) & 0x7fff == 0)
+        });
+        here.map(|(index, i)| Place { index: *index, near: i.addrs.keys().any(|a| is_near(a, ip)) }).collect()
+    }
+
     /// Whether the snapshot may differ from the last time that this was asked.
     pub fn take_changed(&mut self) -> bool {
         std::mem::take(&mut self.changed)
@@ -266,6 +286,16 @@ impl Table {
             }));
         }
         all
+    }
+}
+
+/// Whether an address is in the network of an own one. Link-local ones are on every link.
+fn is_near(own: &(IpAddr, u8), ip: IpAddr) -> bool {
+    match (own.0, ip) {
+        (IpAddr::V4(a), IpAddr::V4(b)) => (a.to_bits() ^ b.to_bits()).leading_zeros() >= u32::from(own.1),
+        (IpAddr::V6(_), IpAddr::V6(b)) if b.is_unicast_link_local() => true,
+        (IpAddr::V6(a), IpAddr::V6(b)) => (a.to_bits() ^ b.to_bits()).leading_zeros() >= u32::from(own.1),
+        _ => false,
     }
 }
 

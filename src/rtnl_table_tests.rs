@@ -164,3 +164,31 @@ fn sysfs_texts() {
         assert_eq!(parse_pkey(bad), None, "{bad:?}");
     }
 }
+
+#[test]
+fn interfaces_of_a_port_and_who_is_near_them() {
+    let (a, b) = ([1; HARDWARE], [2; HARDWARE]);
+    let mut table = Table::default();
+    for (index, hardware, pkey) in [(1, a, 0xffff), (2, b, 0xffff), (3, a, 0x8001), (4, a, 0x7fff)] {
+        table.link(link(index, "ib", Some(hardware)), 0);
+        table.probed(index, Sysfs { hardware: Some(hardware), pkey: Some(pkey) }, 0);
+    }
+    for (index, text, prefix_len) in
+        [(1, "10.77.0.1", 16), (1, "fd77::1", 64), (2, "10.77.0.2", 16), (4, "10.0.0.1", 0)]
+    {
+        table.addr(Addr { index, ip: text.parse().unwrap(), prefix_len, scope: 0 });
+    }
+    let near = |pkey, text: &str| {
+        let places = table.links(&[Gid([1; 16]), Gid([9; 16])], pkey, text.parse().unwrap());
+        places.iter().map(|p| (p.index, p.near)).collect::<Vec<_>>()
+    };
+    assert_eq!(near(0xffff, "10.77.255.1"), [(1, true), (4, true)]);
+    assert_eq!(near(0x7fff, "10.78.0.1"), [(1, false), (4, true)], "everything is near to a prefix of no bits");
+    assert_eq!(near(0xffff, "fd77::9"), [(1, true), (4, false)]);
+    assert_eq!(near(0xffff, "fd78::9"), [(1, false), (4, false)]);
+    assert_eq!(near(0xffff, "fe80::1"), [(1, true), (4, false)], "where there is an address of that family");
+    assert_eq!(near(0x0001, "10.77.0.9"), [(3, false)]);
+    assert_eq!(near(0x8002, "10.77.0.9"), []);
+    assert_eq!(table.place(2), Some(([2; 16], 0xffff)));
+    assert_eq!(table.place(7), None);
+}

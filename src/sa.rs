@@ -7,6 +7,7 @@
 use std::collections::{HashMap, VecDeque};
 use std::time::Duration;
 
+use ibacm_wire::notice::{ATTR_INFORM, InformInfo};
 use ibacm_wire::sa::{self, McMember, SaMad};
 use ibacm_wire::{PathRecord, client::Status, path::mask};
 
@@ -46,6 +47,8 @@ pub enum Ask {
     Path(PathRecord),
     /// Join a multicast group.
     Join(McMember),
+    /// Subscribe to notices.
+    Inform(InformInfo),
 }
 
 /// Why there is no usable answer.
@@ -117,11 +120,20 @@ pub struct Answer<P> {
 struct Request<P> {
     who: P,
     ask: Ask,
+    /// Nobody waits for the answer.
+    idle: bool,
     /// Since when it waits for its turn or, once sent, for an answer.
     since: Time,
     /// When the first "busy" came.
     busy_since: Option<Time>,
     busy: u32,
+}
+
+/// Whose turn it is.
+enum Turn {
+    Join,
+    Other,
+    Idle,
 }
 
 /// Questions of a port, each on behalf of a `P`.
@@ -131,9 +143,13 @@ pub struct SaClient<P> {
     /// Joins that wait for their turn. They have a turn of their own: an SA that is silent about groups may still know
     /// paths.
     joins: VecDeque<Request<P>>,
+    /// What nobody waits for: asked one by one, while nothing else is asked.
+    idle: VecDeque<Request<P>>,
     open: HashMap<u32, Request<P>>,
     next_tid: u32,
     paused_until: Time,
+    /// As `paused_until`, for what nobody waits for.
+    idle_until: Time,
 }
 
 impl<P> SaClient<P> {
@@ -143,9 +159,11 @@ impl<P> SaClient<P> {
             config,
             queue: VecDeque::new(),
             joins: VecDeque::new(),
+            idle: VecDeque::new(),
             open: HashMap::new(),
             next_tid: rng.next_u64() as u32,
             paused_until: Time(0),
+            idle_until: Time(0),
         }
     }
 
@@ -154,7 +172,7 @@ impl<P> SaClient<P> {
         self.config = config;
     }
 
-    /// Questions waiting and on their way.
+    /// Questions waiting and on their way, but for those that wait for an idle moment.
     pub fn len(&self) -> usize {
         self.queue.len() + self.joins.len() + self.open.len()
     }
@@ -170,31 +188,51 @@ impl<P> SaClient<P> {
         if self.queue.len() + self.joins.len() >= MAX_QUEUE {
             return Err(who);
         }
-        let request = Request { who, ask, since: now, busy_since: None, busy: 0 };
+        let request = Request { who, ask, idle: false, since: now, busy_since: None, busy: 0 };
         match ask {
             Ask::Join(_) => self.joins.push_front(request),
-            Ask::Path(_) => self.queue.push_back(request),
+            Ask::Path(_) | Ask::Inform(_) => self.queue.push_back(request),
         }
         Ok(())
+    }
+
+    /// Adds a question that nobody waits for: it is asked in its turn when nothing else is, however long that takes.
+    /// Gives `who` back if the queue is full.
+    pub fn submit_idle(&mut self, now: Time, who: P, ask: Ask) -> Result<(), P> {
+        if self.idle.len() >= MAX_QUEUE {
+            return Err(who);
+        }
+        self.idle.push_back(Request { who, ask, idle: true, since: now, busy_since: None, busy: 0 });
+        Ok(())
+    }
+
+    /// Takes out what has not been sent and is `unwanted`.
+    pub fn withdraw(&mut self, unwanted: impl Fn(&P) -> bool) {
+        for queue in [&mut self.joins, &mut self.queue, &mut self.idle] {
+            queue.retain(|r| !unwanted(&r.who));
+        }
     }
 
     /// Puts a question that has been sent before its kind.
     fn push_front(&mut self, request: Request<P>) {
         match request.ask {
+            _ if request.idle => self.idle.push_front(request),
             Ask::Join(_) => self.joins.push_front(request),
-            Ask::Path(_) => self.queue.push_front(request),
+            Ask::Path(_) | Ask::Inform(_) => self.queue.push_front(request),
         }
     }
 
-    /// Whether a join, and whether another question waits and may be sent, as far as the depth goes: each kind has it
-    /// for itself.
-    fn may_send(&self) -> (bool, bool) {
+    /// The queue whose turn it is, as far as the depth goes: joins and other questions have it each for itself.
+    fn turn(&self) -> Option<Turn> {
         if self.joins.is_empty() && self.queue.is_empty() {
-            return (false, false);
+            return (!self.idle.is_empty() && self.open.is_empty()).then_some(Turn::Idle);
         }
-        let joins = self.open.values().filter(|r| matches!(r.ask, Ask::Join(_))).count();
-        let (depth, others) = (self.config.depth, self.open.len() - joins);
-        (!self.joins.is_empty() && joins < depth, !self.queue.is_empty() && others < depth)
+        let open = self.open.values().filter(|r| !r.idle);
+        let joins = open.clone().filter(|r| matches!(r.ask, Ask::Join(_))).count();
+        if !self.joins.is_empty() && joins < self.config.depth {
+            return Some(Turn::Join);
+        }
+        (!self.queue.is_empty() && open.count() - joins < self.config.depth).then_some(Turn::Other)
     }
 
     /// The next MAD that is to be sent now, and the transaction id in it (32 bits: the kernel owns the rest).
@@ -202,10 +240,11 @@ impl<P> SaClient<P> {
         if now < self.paused_until {
             return None;
         }
-        let mut request = match self.may_send() {
-            (true, _) => self.joins.pop_front()?,
-            (false, true) => self.queue.pop_front()?,
-            (false, false) => return None,
+        let mut request = match self.turn()? {
+            Turn::Join => self.joins.pop_front()?,
+            Turn::Other => self.queue.pop_front()?,
+            Turn::Idle if now < self.idle_until => return None,
+            Turn::Idle => self.idle.pop_front()?,
         };
         request.since = now;
         loop {
@@ -218,6 +257,7 @@ impl<P> SaClient<P> {
         let mad = match &request.ask {
             Ask::Path(p) => SaMad::path_query(u64::from(tid), p),
             Ask::Join(m) => SaMad::membership(sa::METHOD_SET, u64::from(tid), m, sa::JOIN_MASK),
+            Ask::Inform(i) => SaMad::subscription(u64::from(tid), i),
         };
         self.open.insert(tid, request);
         Some((tid, mad))
@@ -237,7 +277,12 @@ impl<P> SaClient<P> {
         }
         let result = check(&open.ask, mad);
         let mut request = self.open.remove(&tid)?;
-        if result == Err(SaError::Status(sa::STATUS_BUSY)) {
+        let busy = result == Err(SaError::Status(sa::STATUS_BUSY));
+        if busy && matches!(request.ask, Ask::Inform(_)) {
+            // whoever subscribes has time: no other question is to wait for that
+            return Some(Answer { who: request.who, result: Err(SaError::Busy) });
+        }
+        if busy {
             let since = *request.busy_since.get_or_insert(now);
             let base = BUSY_PAUSE.saturating_mul(1 << request.busy.min(6)).min(BUSY_PAUSE_MAX);
             let pause = base / 2 + Duration::from_micros(rng.below(base.as_micros() as u64));
@@ -246,7 +291,9 @@ impl<P> SaClient<P> {
             }
             request.busy += 1;
             request.since = now;
-            self.paused_until = self.paused_until.max(now.plus(pause));
+            // the pause after a question that nobody waits for is nobody else's
+            let until = if request.idle { &mut self.idle_until } else { &mut self.paused_until };
+            *until = now.plus(pause).max(*until);
             self.push_front(request);
             return None;
         }
@@ -265,7 +312,7 @@ impl<P> SaClient<P> {
             request.since = now;
             self.push_front(request);
         }
-        self.paused_until = Time(0);
+        (self.paused_until, self.idle_until) = (Time(0), Time(0));
     }
 
     /// Lets time pass: one question whose time is up, or `None` when all that is due has happened.
@@ -292,15 +339,26 @@ impl<P> SaClient<P> {
         let limit = self.config.total();
         let queued = self.joins.iter().chain(self.queue.iter().take(64)).map(|r| r.since.plus(limit)).min();
         let open = self.open.values().map(|r| r.since.plus(limit + GRACE)).min().unwrap_or(Time::NEVER);
-        let resume = if self.may_send() == (false, false) { Time::NEVER } else { self.paused_until };
+        let resume = match self.turn() {
+            None => Time::NEVER,
+            Some(Turn::Idle) => self.paused_until.max(self.idle_until),
+            Some(_) => self.paused_until,
+        };
         queued.unwrap_or(Time::NEVER).min(open).min(resume)
     }
 
     /// Takes everything out, because the port is gone.
     pub fn drain(&mut self) -> Vec<P> {
-        self.paused_until = Time(0);
+        (self.paused_until, self.idle_until) = (Time(0), Time(0));
         let open = self.open.drain().map(|(_, r)| r.who);
-        let all: Vec<P> = self.joins.drain(..).chain(self.queue.drain(..)).map(|r| r.who).chain(open).collect();
+        let all: Vec<P> = self
+            .joins
+            .drain(..)
+            .chain(self.queue.drain(..))
+            .chain(self.idle.drain(..))
+            .map(|r| r.who)
+            .chain(open)
+            .collect();
         all
     }
 }
@@ -311,6 +369,7 @@ fn check(ask: &Ask, mad: &SaMad) -> Result<(), SaError> {
     let attribute = match ask {
         Ask::Path(_) => sa::ATTR_PATH,
         Ask::Join(_) => sa::ATTR_MCMEMBER,
+        Ask::Inform(_) => ATTR_INFORM,
     };
     if status & 0xff == sa::STATUS_BUSY && status >> 8 == 0 {
         return Err(SaError::Status(sa::STATUS_BUSY));
@@ -328,6 +387,8 @@ fn check(ask: &Ask, mad: &SaMad) -> Result<(), SaError> {
             let r = mad.mcmember();
             r.mgid == m.mgid && (0xc000..0xffff).contains(&r.mlid)
         }
+        // one that cannot subscribe somebody may say so with this bit alone (IBA 13.4.8.3)
+        Ask::Inform(i) => mad.inform().subscribe == i.subscribe && mad.inform().trap == i.trap,
     };
     if fits { Ok(()) } else { Err(SaError::Malformed) }
 }

@@ -146,3 +146,36 @@ fn a_join_without_an_answer_holds_no_question_up() {
     assert_eq!(c.received(Time(2), 110, &join, &mut rng).unwrap().who, 2);
     assert!(c.is_empty());
 }
+
+#[test]
+fn what_nobody_waits_for_is_asked_alone_and_delays_nobody() {
+    let (mut c, mut rng) = client(1);
+    c.submit_idle(Time(0), 10, question(10)).unwrap();
+    c.submit_idle(Time(0), 11, question(11)).unwrap();
+    c.submit(Time(0), 1, question(1)).unwrap();
+    let (_, first) = c.next_to_send(Time(0)).unwrap();
+    assert_eq!(first.path().dgid(), Gid([1; 16]));
+    assert!(c.next_to_send(Time(0)).is_none() && c.len() == 1);
+    // as long as that takes: it is no question that fails for waiting
+    assert_eq!(c.next_deadline(), Time(4_000_000), "the one that is on its way");
+    c.received(Time(1), 0, &answer(&first, 0), &mut rng).unwrap();
+    let (_, idle) = c.next_to_send(Time(3_000_000)).unwrap();
+    assert_eq!(idle.path().dgid(), Gid([10; 16]));
+    assert!(c.next_to_send(Time(3_000_000)).is_none(), "one by one");
+    c.submit(Time(3_000_000), 2, question(2)).unwrap();
+    let (_, second) = c.next_to_send(Time(3_000_000)).expect("the depth is for others");
+    assert_eq!(second.path().dgid(), Gid([2; 16]));
+    // its "busy" is a pause for its kind alone
+    assert!(c.received(Time(3_000_001), 0, &answer(&idle, sa::STATUS_BUSY), &mut rng).is_none());
+    c.received(Time(3_000_002), 0, &answer(&second, 0), &mut rng).unwrap();
+    assert!(c.next_to_send(Time(3_000_002)).is_none());
+    c.submit(Time(3_000_003), 3, question(3)).unwrap();
+    let (_, third) = c.next_to_send(Time(3_000_003)).unwrap();
+    c.received(Time(3_000_004), 0, &answer(&third, 0), &mut rng).unwrap();
+    let resume = c.next_deadline();
+    assert!(resume > Time(3_000_004) && resume < Time(3_200_000), "{resume:?}");
+    let (_, again) = c.next_to_send(resume).unwrap();
+    assert_eq!(again.path().dgid(), Gid([10; 16]));
+    c.withdraw(|who| *who == 11);
+    assert_eq!(c.drain(), [10]);
+}

@@ -17,7 +17,7 @@ use crate::engine::{Config, Engine, LocalName, PkeyChoice, RouteProt};
 use crate::evloop::{Daemon, Depths, Pause};
 use crate::lifecycle::{self, LockFile, Signals};
 use crate::log;
-use crate::options::{self, LoopbackProt, Options, ServerMode, io as files};
+use crate::options::{self, AddrFallback, LoopbackProt, Options, ServerMode, io as files};
 use crate::preload;
 use crate::rdma_nl::RdmaNl;
 use crate::rtnl::{self, Rtnl};
@@ -215,6 +215,7 @@ pub fn config(o: &Options) -> Config {
             options::RouteProt::Acm => RouteProt::Acm,
         },
         loopback_local: o.loopback_prot == LoopbackProt::Local,
+        addr_fallback: o.addr_fallback == AddrFallback::Neigh,
         addr_timeout: o.addr_timeout,
         route_timeout: o.route_timeout,
         timeout_ms: o.timeout,
@@ -224,6 +225,7 @@ pub fn config(o: &Options) -> Config {
         send_depth: o.send_depth as usize,
         min_mtu: o.min_mtu,
         min_rate: o.min_rate,
+        multicast_groups: o.multicast_groups as usize,
         max_destinations: o.max_destinations as usize,
         negative_cache_ms: o.negative_cache,
         log_level: o.log_level,

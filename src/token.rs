@@ -26,8 +26,10 @@ pub mod kind {
     pub const RDMA_NETLINK: u8 = 8;
     /// A wake-up from another thread.
     pub const WAKER: u8 = 9;
+    /// The rtnetlink socket for news of neighbours.
+    pub const NEIGHBOURS: u8 = 10;
     /// The first kind that this table leaves free.
-    pub const FREE: u8 = 10;
+    pub const FREE: u8 = 11;
 }
 
 /// Generations are counted modulo this: 24 bits of the token hold them.

@@ -13,6 +13,8 @@ use std::path::Path;
 use std::sync::Once;
 use std::{io, mem};
 
+use ibacm_wire::notice::METHOD_REPORT;
+
 use crate::ffi;
 use crate::verbs::{failed, set_nonblocking};
 
@@ -62,7 +64,14 @@ pub struct Received {
     pub len: usize,
 }
 
-/// An agent for the SA's class on a port.
+impl Received {
+    /// Whether it is a report, which somebody made without being asked.
+    pub fn is_report(&self) -> bool {
+        self.status == 0 && self.mad[3] == METHOD_REPORT
+    }
+}
+
+/// Agents for the SA's class on a port.
 pub struct UmadPort {
     id: i32,
     agent: i32,
@@ -70,6 +79,8 @@ pub struct UmadPort {
     name: String,
     message: Box<Message>,
     cut: u64,
+    /// The agent that reports come to, or -1.
+    reports: i32,
 }
 
 /// One message as the kernel takes and gives it.
@@ -126,7 +137,7 @@ fn method_mask(methods: &[u8]) -> Option<[c_long; 16 / mem::size_of::<c_long>()]
 
 impl UmadPort {
     /// Opens `port` of a device and registers for answers of the SA, and for requests with one of
-    /// `methods` (0x06: Report); normally none.
+    /// `methods`, normally none.
     ///
     /// Only one agent of a port can have a method: an error (EPERM) otherwise.
     pub fn open(device: &str, port: u8, methods: &[u8]) -> io::Result<UmadPort> {
@@ -141,7 +152,6 @@ impl UmadPort {
             return Err(failed(format!("umad_open_port of {name}, without the module ib_umad"), libc::ENODEV));
         }
         let c_name = CString::new(device).map_err(|_| open_failed(libc::EINVAL))?;
-        let mut mask = method_mask(methods).ok_or_else(|| open_failed(libc::EINVAL))?;
         // SAFETY: a string that ends with a NUL and lives through the call.
         let id = unsafe { ffi::umad_open_port(c_name.as_ptr(), i32::from(port)) };
         if id < 0 {
@@ -150,20 +160,40 @@ impl UmadPort {
         // From here on dropping closes the port.
         // SAFETY: the port is open.
         let fd = unsafe { ffi::umad_get_fd(id) };
-        let mut opened = UmadPort { id, agent: -1, fd, name, message: Box::new(Message::zeroed()), cut: 0 };
+        let mut opened =
+            UmadPort { id, agent: -1, fd, name, message: Box::new(Message::zeroed()), cut: 0, reports: -1 };
         set_nonblocking(fd, &format!("the umad descriptor of {}", opened.name))?;
-        // SAFETY: the port is open; the mask has the length that the header says.
-        let agent = unsafe { ffi::umad_register(id, SA_CLASS, SA_VERSION, 0, mask.as_mut_ptr()) };
-        if agent < 0 {
-            return Err(call_error(format!("umad_register on {}", opened.name), agent));
-        }
-        opened.agent = agent;
+        opened.agent = opened.register(methods)?;
         Ok(opened)
+    }
+
+    /// Registers an agent of the SA's class that gets requests with one of `methods`, too.
+    fn register(&self, methods: &[u8]) -> io::Result<i32> {
+        let what = || format!("umad_register on {}", self.name);
+        let mut mask = method_mask(methods).ok_or_else(|| failed(what(), libc::EINVAL))?;
+        // SAFETY: the port is open; the mask has the length that the header says.
+        let agent = unsafe { ffi::umad_register(self.id, SA_CLASS, SA_VERSION, 0, mask.as_mut_ptr()) };
+        if agent < 0 { Err(call_error(what(), agent)) } else { Ok(agent) }
+    }
+
+    /// Has reports of the SA come here from now on.
+    ///
+    /// An error (EPERM) if another program has them.
+    pub fn take_reports(&mut self) -> io::Result<()> {
+        if !self.has_reports() {
+            self.reports = self.register(&[METHOD_REPORT])?;
+        }
+        Ok(())
     }
 
     /// The descriptor that gets readable with a message; non-blocking, owned by the port.
     pub fn fd(&self) -> RawFd {
         self.fd
+    }
+
+    /// Whether reports of the SA come here.
+    pub fn has_reports(&self) -> bool {
+        self.reports >= 0
     }
 
     /// Messages that were cut, as they were longer than a datagram.
@@ -263,10 +293,10 @@ impl UmadPort {
 
 impl Drop for UmadPort {
     fn drop(&mut self) {
-        // SAFETY: opened and registered in `open`, each given back once.
+        // SAFETY: opened and registered here, each given back once.
         unsafe {
-            if self.agent >= 0 {
-                ffi::umad_unregister(self.id, self.agent);
+            for agent in [self.reports, self.agent].into_iter().filter(|a| *a >= 0) {
+                ffi::umad_unregister(self.id, agent);
             }
             ffi::umad_close_port(self.id);
         }

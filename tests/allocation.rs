@@ -10,11 +10,12 @@ use std::os::unix::net::UnixStream;
 use std::time::Duration;
 
 use ibacm::addr::Addr;
-use ibacm::engine::{self, Action, Config, Engine, LocalName, PkeyChoice, PortInfo, SystemAddr, Unroutable};
+use ibacm::engine::{self, Action, Config, Engine, LocalName, PkeyChoice, PortId, PortInfo, SystemAddr, Unroutable};
 use ibacm::server::{ClientId, Limits, Outcome, Ready, Server, Service};
 use ibacm::time::Time;
-use ibacm_wire::Gid;
 use ibacm_wire::client::{EP_FLAG_DEST, EP_FLAG_SOURCE, Entry, TYPE_IP, TYPE_NAME, resolve_request};
+use ibacm_wire::sa::{self, McMember, SaMad};
+use ibacm_wire::{Gid, PathRecord};
 use mio::Poll;
 
 thread_local! {
@@ -118,8 +119,12 @@ struct Resolving(Engine);
 
 impl Resolving {
     fn new() -> Resolving {
+        Resolving::with(Config::default())
+    }
+
+    fn with(config: Config) -> Resolving {
         let gid = Gid([2; 16]);
-        let mut engine = Engine::new(Config::default(), (1, 2));
+        let mut engine = Engine::new(config, (1, 2));
         let ip = IpAddr::from(OWN);
         engine.set_system_addrs(vec![SystemAddr { ip, prefix_len: 16, gid, pkey: 0xffff }]);
         engine.set_names(vec![LocalName {
@@ -136,6 +141,8 @@ impl Resolving {
         while let Some(action) = engine.next_action() {
             if let Action::Open { ep, .. } = action {
                 engine.endpoint_opened(Time(0), ep, 5);
+            } else if let Action::Mad { port, mad, .. } = action {
+                administrate(&mut engine, port, &mad);
             }
         }
         Resolving(engine)
@@ -152,6 +159,61 @@ impl Service for Resolving {
     }
 
     fn closed(&mut self, _client: ClientId) {}
+}
+
+/// The subnet administrator: every question is its own answer, but for groups, which have a LID.
+fn administrate(engine: &mut Engine, port: PortId, question: &SaMad) {
+    let mut answer = *question;
+    if question.attribute() == sa::ATTR_MCMEMBER {
+        let group = McMember { mlid: 0xc001, ..question.mcmember() };
+        answer = SaMad::membership(sa::METHOD_GET, question.tid(), &group, 0);
+    }
+    answer.0[3] = sa::METHOD_GET | sa::METHOD_RESP;
+    engine.mad_received(Time(2), port, 0, &answer.0);
+}
+
+/// Answers with the path to a LID, which expires a minute after it was learned.
+fn with_a_path(length: &mut usize, message: &[u8]) -> Engine {
+    let mut engine = Resolving::with(Config { route_timeout: Some(1), ..Config::default() }).0;
+    let mut out = Vec::new();
+    let mut nobody = |_: IpAddr| -> Result<IpAddr, Unroutable> { Err(Unroutable) };
+    let pending = engine.request(Time(1), engine::ClientId(1), message, &mut nobody, &mut out);
+    assert_eq!(pending, engine::Outcome::Pending);
+    while let Some(action) = engine.next_action() {
+        match action {
+            Action::Mad { port, mad, .. } => administrate(&mut engine, port, &mad),
+            Action::Reply { reply, .. } => *length = reply.len(),
+            _ => {}
+        }
+    }
+    engine
+}
+
+#[test]
+fn an_answer_that_will_expire_soon_allocates_nothing_either() {
+    let mut question = PathRecord::default();
+    question.set_dlid(9);
+    let (message, used) = resolve_request(7, &[Entry::path(0, &question)]);
+    let mut length = 0;
+    let mut engine = with_a_path(&mut length, &message[..used]);
+    assert_eq!(length, 88);
+    let mut nobody = |_: IpAddr| -> Result<IpAddr, Unroutable> { Err(Unroutable) };
+    let mut out = Vec::with_capacity(256);
+    let mut ask = |engine: &mut Engine, second: u64| {
+        out.clear();
+        let now = Time(second * 1_000_000);
+        let outcome = engine.request(now, engine::ClientId(1), &message[..used], &mut nobody, &mut out);
+        assert_eq!((outcome, out.len()), (engine::Outcome::Replied, 88));
+    };
+    let before = COUNTS.get().0;
+    (1..59).for_each(|second| (0..20).for_each(|_| ask(&mut engine, second)));
+    assert_eq!(COUNTS.get().0, before);
+    // nothing is asked before the loop's turn has answered everybody
+    assert!(engine.next_action().is_none());
+    assert_eq!(engine.next_deadline(), Time(0));
+    engine.on_time(Time(59_000_000));
+    assert!(matches!(engine.next_action(), Some(Action::Mad { .. })), "it is asked for again");
+    ask(&mut engine, 59);
 }
 
 #[test]

@@ -1,9 +1,14 @@
 //! What the engine asks its surroundings to do, and the names that both use.
 
+use std::net::IpAddr;
+
 use ibacm_wire::Gid;
 use ibacm_wire::client::{ENTRY_LEN, HDR_LEN};
 use ibacm_wire::datagram;
 use ibacm_wire::sa::SaMad;
+
+use crate::cache::DestId;
+use crate::time::Time;
 
 /// A client connection, as its server names it.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
@@ -16,6 +21,15 @@ pub struct PortId(pub u32);
 /// An endpoint: a partition of a port.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct EpId(pub u32);
+
+/// Names a question to the kernel's neighbour table.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub struct NeighbourToken {
+    /// The endpoint whose interface is meant.
+    pub ep: EpId,
+    pub(super) dest: DestId,
+    pub(super) number: u64,
+}
 
 /// Where a datagram goes: an address vector (IBA 11.2.2.1), always with a global route header.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
@@ -156,6 +170,29 @@ pub enum Action {
         timeout_ms: u32,
         /// How often it asks again.
         retries: u32,
+        /// The MAD.
+        mad: Box<SaMad>,
+    },
+    /// Look for an address in the kernel's neighbour table, on an interface of the endpoint's port and partition, and
+    /// have the kernel look for it if it is not there; then call `neighbour`, at the latest at `until`.
+    AskNeighbour {
+        /// Comes back with `neighbour`.
+        token: NeighbourToken,
+        /// The address.
+        ip: IpAddr,
+        /// When the answer is of no use any more.
+        until: Time,
+    },
+    /// Send a MAD that answers one, and for which no answer comes.
+    Respond {
+        /// The port.
+        port: PortId,
+        /// Where to, host order.
+        lid: u16,
+        /// Service level to it.
+        sl: u8,
+        /// Index of the P_Key to send with.
+        pkey_index: u16,
         /// The MAD.
         mad: Box<SaMad>,
     },

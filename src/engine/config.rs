@@ -21,6 +21,8 @@ pub struct Config {
     pub route_prot: RouteProt,
     /// `loopback_prot local`.
     pub loopback_local: bool,
+    /// `addr_fallback neigh`.
+    pub addr_fallback: bool,
     /// `addr_timeout`, minutes.
     pub addr_timeout: Option<u32>,
     /// `route_timeout`, minutes.
@@ -39,6 +41,8 @@ pub struct Config {
     pub min_mtu: u8,
     /// `min_rate` (IB enum).
     pub min_rate: u8,
+    /// `multicast_groups`.
+    pub multicast_groups: usize,
     /// Learned destinations that an endpoint remembers.
     pub max_destinations: usize,
     /// How long a failure is remembered, in milliseconds.
@@ -52,6 +56,7 @@ impl Default for Config {
         Config {
             route_prot: RouteProt::Sa,
             loopback_local: true,
+            addr_fallback: true,
             addr_timeout: Some(1440),
             route_timeout: None,
             timeout_ms: 2000,
@@ -61,6 +66,7 @@ impl Default for Config {
             send_depth: 1,
             min_mtu: 4,
             min_rate: 3,
+            multicast_groups: 2,
             max_destinations: 65_536,
             negative_cache_ms: 0,
             log_level: 0,

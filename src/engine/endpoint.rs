@@ -3,10 +3,14 @@
 use std::collections::{HashMap, VecDeque};
 
 use ibacm_wire::Gid;
-use ibacm_wire::client::{COUNTERS, Entry};
+use ibacm_wire::client::{COUNTERS, Entry, MORE};
+use ibacm_wire::datagram::{Groups, PEER_MAX_GIDS};
 use ibacm_wire::sa::McMember;
 
 use super::action::{Av, ClientId, PortId};
+use super::fallback::Fallback;
+use super::ladder::Class;
+use super::refresh::Refreshes;
 use crate::addr::Addr;
 use crate::arp::Arp;
 use crate::cache::{Cache, DestId};
@@ -56,13 +60,19 @@ pub(super) struct Pending {
     pub tid: Option<u64>,
     /// The own address that the request is to name.
     pub source: Option<Box<Addr>>,
+    /// When the SA was last asked for the path, and how often again because of what it told meanwhile.
+    pub asked: Time,
+    pub again: u8,
+    /// What else is done to find it.
+    pub fallback: Fallback,
 }
 
 /// A multicast group and how far its join has come.
 pub(super) struct Group {
     pub mgid: Gid,
-    pub rate: u8,
-    pub mtu: u8,
+    pub class: Class,
+    /// As in [`Rung`](super::ladder::Rung).
+    pub standing: u8,
     pub state: GroupState,
     /// The membership as the SA gave it; kept during a new join.
     pub joined: Option<McMember>,
@@ -70,6 +80,13 @@ pub(super) struct Group {
     pub failures: u32,
     /// The SA refused, so that waiting for it is of no use.
     pub refused: bool,
+}
+
+impl Group {
+    /// Whether it is the first or the port's own.
+    pub fn is_urgent(&self) -> bool {
+        self.standing < 2
+    }
 }
 
 /// How far a join has come.
@@ -111,16 +128,35 @@ pub(super) struct Endpoint {
     pub pending: HashMap<DestId, Pending>,
     /// Destinations that wait for the first group to be joined, and until when.
     pub await_group: VecDeque<(Time, DestId)>,
+    /// Destinations without a multicast request, and when what they wait for is overdue.
+    pub overdue: VecDeque<(Time, DestId)>,
     pub arp: Arp,
+    pub refreshes: Refreshes,
     pub responses: VecDeque<Response>,
     pub responses_sent: usize,
     pub counters: [u64; COUNTERS],
+    pub more: [u64; MORE],
 }
 
 impl Endpoint {
     /// The group that requests go to, if it is joined.
     pub fn first_group(&self) -> Option<&McMember> {
         self.groups.first().and_then(|g| g.joined.as_ref())
+    }
+
+    /// Has `dest`, which has no multicast request, looked at again at this time.
+    pub fn wait_until(&mut self, at: Time, dest: DestId) {
+        if self.overdue.len() > 4 * self.pending.len() + 64 {
+            // look-ups that ended before that are left behind
+            self.overdue.retain(|(_, d)| self.pending.contains_key(d));
+        }
+        let place = self.overdue.partition_point(|w| w.0 <= at);
+        self.overdue.insert(place, (at, dest));
+    }
+
+    /// Whether multicast may still answer for `dest`.
+    pub fn is_asking(&self, dest: DestId) -> bool {
+        self.pending.get(&dest).is_some_and(|p| p.tid.is_some()) || self.await_group.iter().any(|w| w.1 == dest)
     }
 
     /// Whether `addr` is one of the endpoint's addresses.
@@ -136,11 +172,32 @@ impl Endpoint {
         chosen.copied().or_else(|| own.clone().find(|a| a.kind() == wanted.kind())).or_else(|| own.next())
     }
 
-    /// Number of the last group in `offered` that is joined, which is the best that both have.
+    /// The groups that are joined, the worst first.
+    fn joined_groups(&self) -> impl DoubleEndedIterator<Item = &Group> {
+        self.groups.iter().filter(|g| g.joined.is_some())
+    }
+
+    /// The class of the last group in `offered` that is joined, which is the best that both have.
     pub fn best_group(&self, offered: &[Gid]) -> Option<u8> {
-        offered
-            .iter()
-            .rev()
-            .find_map(|gid| self.groups.iter().position(|g| g.mgid == *gid && g.joined.is_some()).map(|i| i as u8))
+        let joined = |gid: &Gid| self.joined_groups().find(|g| g.mgid == *gid);
+        offered.iter().rev().find_map(|gid| joined(gid).map(|g| g.class.code()))
+    }
+
+    /// The class of the best group that is joined; 0 if none is.
+    pub fn own_group(&self) -> u8 {
+        self.joined_groups().next_back().map_or(0, |g| g.class.code())
+    }
+
+    /// The group of this class, if it is joined.
+    pub fn group(&self, class: u8) -> Option<(&Group, &McMember)> {
+        let group = self.groups.iter().find(|g| g.class.code() == class)?;
+        Some((group, group.joined.as_ref()?))
+    }
+
+    /// The groups that a request names: of those that are joined as many as fit, and not the last of the list but
+    /// those that stand foremost.
+    pub fn offered(&self) -> Groups {
+        let before = |g: &Group| self.joined_groups().filter(|o| o.standing < g.standing).count();
+        Groups::new(self.joined_groups().filter(|g| before(g) < PEER_MAX_GIDS).map(|g| g.mgid))
     }
 }

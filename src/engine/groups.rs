@@ -1,5 +1,8 @@
 //! Multicast groups of endpoints: joined when the endpoint opens, again when the subnet manager asks, and again after
-//! a growing, random pause when it did not work.
+//! a growing, random pause when it did not work, each for itself.
+//!
+//! An endpoint is deaf without its first group, and says with its own group what its port can do: they are asked for
+//! before anything else. Those between them make some paths better; they are asked for when the SA is asked nothing else.
 
 use std::time::Duration;
 
@@ -11,12 +14,16 @@ use super::Engine;
 use super::action::{Action, EpId};
 use super::config::RouteProt;
 use super::endpoint::{Endpoint, Group, GroupState};
+use super::ladder::{Class, ladder};
 use super::resolve::SaWho;
+use crate::cache::{DestId, State};
 use crate::sa::{Ask, SaError};
 use crate::time::Time;
 
 const RETRY: Duration = Duration::from_secs(1);
 const RETRY_MAX: Duration = Duration::from_secs(60);
+/// As [`RETRY_MAX`], for groups between the first and the own one: an SA that refuses them may do so for ever.
+const RETRY_MAX_BETWEEN: Duration = Duration::from_secs(15 * 60);
 
 impl Engine {
     /// Decides on the endpoint's groups and joins them all.
@@ -29,6 +36,10 @@ impl Engine {
     pub(super) fn join_others(&mut self, now: Time, ep: EpId) {
         let mut groups = self.wanted_groups(ep);
         let old = std::mem::take(&mut self.eps[ep.0 as usize].groups);
+        if groups.iter().map(|g| g.mgid).eq(old.iter().map(|g| g.mgid)) {
+            self.eps[ep.0 as usize].groups = old;
+            return;
+        }
         for g in &mut groups {
             g.joined = old.iter().find(|o| o.mgid == g.mgid).and_then(|o| o.joined);
         }
@@ -49,16 +60,11 @@ impl Engine {
 
     fn wanted_groups(&self, ep: EpId) -> Vec<Group> {
         let (info, pkey) = (self.info(ep), self.eps[ep.0 as usize].pkey);
-        let mut classes = vec![(self.config.min_rate, self.config.min_mtu)];
-        let own = (info.rate, info.mtu);
-        // further groups only say what a path can do, which the SA says otherwise
-        if self.config.route_prot == RouteProt::Acm && own != classes[0] {
-            classes.push(own);
-        }
-        let groups = classes.iter().map(|&(rate, mtu)| Group {
-            mgid: group_gid(pkey, rate, mtu),
-            rate,
-            mtu,
+        let rungs = ladder(&self.config, Class { rate: info.rate, mtu: info.mtu });
+        let groups = rungs.iter().map(|r| Group {
+            mgid: group_gid(pkey, r.class.rate, r.class.mtu),
+            class: r.class,
+            standing: r.standing,
             state: GroupState::Idle,
             joined: None,
             failures: 0,
@@ -67,11 +73,46 @@ impl Engine {
         groups.collect()
     }
 
+    /// The port's rate or MTU has changed: so have the paths from it, and perhaps the groups.
+    pub(super) fn speed_changed(&mut self, now: Time, ep: EpId) {
+        self.doubt_paths(ep);
+        let acm = self.config.route_prot == RouteProt::Acm;
+        let e = &mut self.eps[ep.0 as usize];
+        for d in e.cache.iter_mut().filter(|d| acm && d.is_learned() && d.state == State::AddrResolved) {
+            // which group is the best of both is for the peer to say
+            d.state = State::Init;
+        }
+        if e.up && e.qpn.is_some() {
+            self.join_others(now, ep);
+        }
+    }
+
+    /// The group that the path to `dest` was to be made from is left, or not joined again yet: its peer is asked which
+    /// one it is now.
+    pub(super) fn ask_anew(&mut self, now: Time, ep: EpId, dest: DestId) -> Result<(), Status> {
+        let e = &mut self.eps[ep.0 as usize];
+        let addr = e.cache.get(dest).map(|d| d.addr()).ok_or(Status::Enomem)?;
+        if e.has_addr(&addr) {
+            return Err(Status::Enodata);
+        }
+        if let Some(d) = e.cache.get_mut(dest) {
+            d.state = State::Init;
+        }
+        self.start(now, ep, dest, None)
+    }
+
     /// Joins the endpoint's groups (again); until the answers come the old memberships are used.
     pub(super) fn rejoin(&mut self, now: Time, ep: EpId) {
-        self.eps[ep.0 as usize].life += 1;
-        // a join is put in front of the queue, so the last one goes first
-        for g in (0..self.eps[ep.0 as usize].groups.len()).rev() {
+        let e = &mut self.eps[ep.0 as usize];
+        e.life += 1;
+        let mut order: Vec<usize> = (0..e.groups.len()).collect();
+        order.sort_by_key(|g| e.groups.get(*g).map(|g| g.standing));
+        // a join is put in front of the queue, so of the two that are urgent the last one goes first
+        let urgent = order.len().min(2);
+        order[..urgent].reverse();
+        let of_ep = |who: &SaWho| matches!(who, SaWho::Join { ep: of, .. } if *of == ep);
+        self.ports[e.port.0 as usize].sa.withdraw(of_ep);
+        for g in order {
             self.join(now, ep, g);
         }
     }
@@ -85,16 +126,21 @@ impl Engine {
             mgid: g.mgid,
             port_gid,
             qkey: datagram::QKEY,
-            mtu: EXACTLY | g.mtu,
+            mtu: EXACTLY | g.class.mtu,
             pkey,
-            rate: EXACTLY | g.rate,
+            rate: EXACTLY | g.class.rate,
             scope_state: SCOPE_SITE_FULL,
             ..McMember::default()
         };
         g.state = GroupState::Joining;
-        let mgid = g.mgid;
+        let (mgid, urgent) = (g.mgid, g.is_urgent());
         let who = SaWho::Join { ep, group, life };
-        if self.ports[port.0 as usize].sa.submit(now, who, Ask::Join(rec)).is_err() {
+        let sa = &mut self.ports[port.0 as usize].sa;
+        let submitted = match urgent {
+            true => sa.submit(now, who, Ask::Join(rec)),
+            false => sa.submit_idle(now, who, Ask::Join(rec)),
+        };
+        if submitted.is_err() {
             self.join_failed(now, ep, group, SaError::Down);
         }
         self.log(1, || format!("joining {mgid}"));
@@ -131,26 +177,30 @@ impl Engine {
             }
             self.group_joined(now, ep);
         }
+        self.eps[ep.0 as usize].refreshes.better_group |= old.is_none();
+        self.look_for_better(now, ep);
         self.log(1, || format!("joined {mgid}, LID {:#06x}", rec.mlid));
     }
 
     fn join_failed(&mut self, now: Time, ep: EpId, group: usize, error: SaError) {
         let jitter = self.rng.below(1000);
         let Some(g) = self.eps[ep.0 as usize].groups.get_mut(group) else { return };
-        let pause = RETRY.saturating_mul(1 << g.failures.min(6)).min(RETRY_MAX);
+        let most = if g.is_urgent() { RETRY_MAX } else { RETRY_MAX_BETWEEN };
+        let pause = RETRY.saturating_mul(1 << g.failures.min(10)).min(most);
         let pause = pause / 2 + pause.mul_f64(jitter as f64 / 1000.0);
         g.failures += 1;
         g.state = GroupState::Failed(now.plus(pause));
         g.refused = matches!(error, SaError::Status(_));
-        let (mgid, failures) = (g.mgid, g.failures);
+        let (mgid, failures, urgent) = (g.mgid, g.failures, g.is_urgent());
         if group == 0 && g.refused && g.joined.is_none() {
             let waiting = std::mem::take(&mut self.eps[ep.0 as usize].await_group);
             for (_, dest) in waiting {
                 self.fail_unasked(now, ep, dest, Status::Enodata, "the multicast group cannot be joined");
             }
         }
-        // the same failure again and again is no news
-        let level = if failures.is_power_of_two() { 0 } else { 1 };
+        self.look_for_better(now, ep);
+        // the same failure again and again is no news, nor is a group that only makes paths better
+        let level = if failures.is_power_of_two() && urgent { 0 } else { 1 };
         self.log(level, || format!("cannot join {mgid}: {error}; trying again in {} ms", pause.as_millis()));
     }
 

@@ -7,7 +7,9 @@ use ibacm_wire::sa::McMember;
 
 use super::Engine;
 use super::action::{Action, Av, EpId, Rx};
+use super::config::RouteProt;
 use super::endpoint::{MAX_RESPONSES, Response, Waiter};
+use super::ladder::Class;
 use crate::addr::Addr;
 use crate::cache::{DestId, Origin, Peer, State};
 use crate::time::Time;
@@ -126,7 +128,8 @@ impl Engine {
     fn peer_response(&mut self, now: Time, ep: EpId, rx: &Rx, r: &ResponseMsg) -> Result<(), &'static str> {
         let gid = self.info(ep).gid();
         let e = &mut self.eps[ep.0 as usize];
-        let (dest, offered) = e.arp.get(r.tid).ok_or("it answers no open request")?;
+        let open = e.arp.get(r.tid).or_else(|| e.refreshes.get(r.tid));
+        let (dest, offered) = open.ok_or("it answers no open request")?;
         let chosen = match r.groups.as_slice() {
             [one] if offered.as_slice().contains(one) => *one,
             _ => return Err("it names a group that was not offered"),
@@ -138,6 +141,9 @@ impl Engine {
             return Err("a refusal proves nothing");
         }
         let group = e.best_group(&[chosen]).ok_or("it names a group that is not joined")?;
+        if e.refreshes.close(r.tid) && self.peer_stays(now, ep, dest, rx, group) {
+            return Ok(());
+        }
         self.learn(now, ep, dest, rx, group);
         self.route_or_fail(now, ep, dest);
         Ok(())
@@ -178,6 +184,11 @@ impl Engine {
             }
             d.state = State::AddrResolved;
         }
+        // a path of a group, and the peer is in a better one by now: it is made anew when it is next wanted
+        let acm = self.config.route_prot == RouteProt::Acm;
+        if keep && acm && d.state == State::Ready && Class::from_code(group).is_better(Class::of(&d.path)) {
+            d.state = State::AddrResolved;
+        }
         if !keep {
             d.path = Default::default();
             d.path.set_dgid(rx.sgid);
@@ -192,8 +203,7 @@ impl Engine {
         let gid_index = |gids: &[Gid], gid: Gid| gids.iter().position(|g| *g == gid).unwrap_or(0) as u8;
         let e = &self.eps[ep.0 as usize];
         let Some(d) = e.cache.get(dest) else { return };
-        let Some(g) = e.groups.get(usize::from(d.peer.group)) else { return };
-        let Some(rec) = &g.joined else { return };
+        let Some((g, rec)) = e.group(d.peer.group) else { return };
         let p = &d.path;
         let av = if d.state == State::Ready && d.is_learned() {
             Av {

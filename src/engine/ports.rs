@@ -4,14 +4,17 @@ use ibacm_wire::Gid;
 
 use super::Engine;
 use super::action::{Action, EpId, PortId};
+use super::doubt::News;
 use super::endpoint::{Endpoint, GroupState};
 use super::local::same_partition;
+use super::notices::Notices;
+use super::refresh::Refreshes;
 use super::resolve::SaWho;
 use crate::arp::Arp;
 use crate::cache::{Cache, State};
 use crate::sa::SaClient;
 use crate::time::Time;
-use ibacm_wire::client::{COUNTERS, Status};
+use ibacm_wire::client::{COUNTERS, MORE, Status};
 use std::collections::{HashMap, VecDeque};
 
 /// Everything about a port that matters, as queried from its device.
@@ -90,6 +93,8 @@ pub(super) struct Port {
     /// When it was first active after the preload files were read, or when they were.
     pub preloaded_since: Option<Time>,
     pub sa: SaClient<SaWho>,
+    pub notices: Notices,
+    pub news: News,
 }
 
 impl Engine {
@@ -101,7 +106,8 @@ impl Engine {
             let sa = SaClient::new(self.config.sa(), &mut self.rng);
             let id = PortId(self.ports.len() as u32);
             let preloaded_since = info.active.then_some(now);
-            self.ports.push(Port { info, preloaded_since, sa });
+            let (notices, news) = Default::default();
+            self.ports.push(Port { info, preloaded_since, sa, notices, news });
             self.refresh();
             self.say_preloaded(id);
             return id;
@@ -114,14 +120,19 @@ impl Engine {
         let new = &self.ports[i].info;
         let stays = old.active && new.active;
         let moved = stays && (old.lid != new.lid || old.lmc != new.lmc || old.gid() != new.gid());
+        let speed = stays && (old.rate, old.mtu) != (new.rate, new.mtu);
         let limits = old.subnet_timeout != new.subnet_timeout;
         let new_sm = stays && (old.sm_lid, old.sm_sl) != (new.sm_lid, new.sm_sl);
         let down = old.active && !new.active;
+        let up = !old.active && new.active;
         if new_sm {
             self.ports[i].sa.resend_all(now);
         }
         if down {
             self.port_down(id);
+        }
+        if up || new_sm {
+            self.subscribe_again(now, id);
         }
         if limits {
             let config = self.config.arp(self.ports[i].info.subnet_timeout);
@@ -130,6 +141,11 @@ impl Engine {
         self.refresh();
         if moved || !stays {
             self.say_preloaded(id);
+        }
+        if speed {
+            for ep in self.port_eps(id) {
+                self.speed_changed(now, ep);
+            }
         }
         if moved {
             for ep in self.port_eps(id) {
@@ -157,6 +173,7 @@ impl Engine {
         for ep in self.port_eps(port) {
             self.rejoin(now, ep);
         }
+        self.subscribe_again(now, port);
         self.pump_sa(now, port);
     }
 
@@ -178,6 +195,7 @@ impl Engine {
         for ep in self.port_eps(port) {
             self.endpoint_down(ep);
         }
+        self.ports[port.0 as usize].notices.forget();
         let asked = self.ports[port.0 as usize].sa.drain();
         for who in asked {
             self.sa_lost(who);
@@ -253,10 +271,13 @@ impl Engine {
             cache: Cache::new(self.key, self.config.max_destinations),
             pending: HashMap::new(),
             await_group: VecDeque::new(),
+            overdue: VecDeque::new(),
             arp: Arp::new(self.config.arp(subnet_timeout)),
+            refreshes: Refreshes::new(),
             responses: VecDeque::new(),
             responses_sent: 0,
             counters: [0; COUNTERS],
+            more: [0; MORE],
         }
     }
 
@@ -266,6 +287,7 @@ impl Engine {
         e.up = false;
         e.qpn = None;
         e.responses.clear();
+        e.refreshes.clear();
         e.responses_sent = 0;
         self.actions.push_back(Action::Close { ep });
         self.reset_groups(ep);

@@ -8,6 +8,7 @@
 //! from when the files were read, or the port came up first after that. Then the files count no longer and the fabric
 //! is asked.
 
+use ibacm_wire::client::More;
 use ibacm_wire::path::REVERSIBLE;
 use ibacm_wire::{Gid, PathRecord};
 
@@ -157,6 +158,7 @@ impl Engine {
                 (d.state, d.route_expiry) = (State::AddrResolved, Time::NEVER);
             }
         }
+        self.count_more(ep, More::AddrPreload);
         Some(id)
     }
 

@@ -2,8 +2,8 @@
 
 use ibacm_wire::PathRecord;
 use ibacm_wire::client::{
-    COUNTERS, Counter, ENTRY_LEN, EP_CONFIG_LEN, EP_FLAG_SOURCE, Entry, HDR_LEN, Header, MAX_ADDRESS, MAX_PROV_NAME,
-    OP_ACK, Status,
+    Counter, ENTRY_LEN, EP_CONFIG_LEN, EP_FLAG_SOURCE, Entry, HDR_LEN, Header, MAX_ADDRESS, MAX_PROV_NAME, OP_ACK,
+    PERF_MORE, Status,
 };
 
 use super::Engine;
@@ -83,23 +83,28 @@ impl Engine {
     pub(super) fn perf_query(&mut self, h: Header, msg: &[u8], out: &mut Vec<u8>) -> Outcome {
         let entry = Entry::read(msg, 0);
         let index = usize::from(h.data[1]);
-        let values = match entry {
-            None if index == 0 => Some(self.counters),
-            Some(e) if e.flags & EP_FLAG_SOURCE == 0 => Some(self.counters),
-            _ if index >= 1 => self.order.get(index - 1).map(|ep| self.eps[ep.0 as usize].counters),
-            Some(e) => self.entry_endpoint(&e).map(|ep| self.eps[ep.0 as usize].counters),
+        let more = h.data[2] == PERF_MORE;
+        let of = |ep: EpId| (self.eps[ep.0 as usize].counters, self.eps[ep.0 as usize].more);
+        let found = match entry {
+            None if index == 0 => Some((self.counters, self.more)),
+            Some(e) if e.flags & EP_FLAG_SOURCE == 0 => Some((self.counters, self.more)),
+            _ if index >= 1 => self.order.get(index - 1).copied().map(of),
+            Some(e) => self.entry_endpoint(&e).map(of),
             None => None,
         };
-        let count = if values.is_some() { COUNTERS } else { 0 };
+        let values: Vec<u64> = match &found {
+            Some((first, rest)) => first.iter().chain(rest.iter().filter(|_| more)).copied().collect(),
+            None => Vec::new(),
+        };
         let reply = Header {
             opcode: h.opcode | OP_ACK,
-            status: if values.is_some() { 0 } else { Status::Esrcaddr as u8 },
-            data: [if values.is_some() { COUNTERS as u8 } else { h.data[0] }, h.data[1], 0],
-            length: (HDR_LEN + count * 8) as u16,
+            status: if found.is_some() { 0 } else { Status::Esrcaddr as u8 },
+            data: [if found.is_some() { values.len() as u8 } else { h.data[0] }, h.data[1], 0],
+            length: (HDR_LEN + values.len() * 8) as u16,
             ..h
         };
         out.extend_from_slice(&reply.emit());
-        for v in values.iter().flatten() {
+        for v in values {
             out.extend_from_slice(&v.to_be_bytes());
         }
         Outcome::Replied

@@ -315,8 +315,12 @@ impl Engine {
         match d.state {
             State::Ready if now < d.addr_expiry && now < d.route_expiry => {
                 let reply = path_reply(asker.tid, &d.path, asker.source.as_ref());
+                let check = now >= d.check_at.time();
                 self.count(Some(ep), Counter::RouteCache);
                 out.extend_from_slice(reply.as_bytes());
+                if check {
+                    self.eps[ep.0 as usize].refreshes.used(id);
+                }
                 return Ok(Outcome::Replied);
             }
             State::Ready | State::AddrResolved if now >= d.addr_expiry => d.state = State::Init,

@@ -2,7 +2,7 @@
 
 use ibacm_wire::PathRecord;
 use ibacm_wire::client::{Counter, Entry, Header, OP_ACK, PATH_FLAGS, Status, TYPE_PATH};
-use ibacm_wire::datagram::{Datagram, Groups, Request};
+use ibacm_wire::datagram::{Datagram, Request};
 use ibacm_wire::sa::SaMad;
 
 use super::Engine;
@@ -23,6 +23,10 @@ pub(super) enum SaWho {
     Query(Box<Query>),
     /// A group.
     Join { ep: EpId, group: usize, life: u32 },
+    /// A port's subscription.
+    Inform { port: PortId, life: u32 },
+    /// A path that was given out, for whoever wants it next.
+    Check { ep: EpId, dest: DestId, epoch: u16, asked: Time, refresh: bool },
 }
 
 /// The header of a reply to a resolve request.
@@ -64,23 +68,24 @@ impl Engine {
             let (gid, lid) = (info.gid(), info.lid);
             let qpn = self.eps[ep.0 as usize].qpn.unwrap_or(0);
             let e = &mut self.eps[ep.0 as usize];
-            let best = e.groups.iter().rposition(|g| g.joined.is_some()).unwrap_or(0);
+            let group = e.own_group();
             if let Some(d) = e.cache.get_mut(dest) {
                 d.path = PathRecord::default();
                 d.path.set_dgid(gid);
-                d.peer = crate::cache::Peer { qpn, lid, path_bits: 0, group: best as u8 };
+                d.peer = crate::cache::Peer { qpn, lid, path_bits: 0, group };
                 d.state = State::AddrResolved;
             }
             return self.route(now, ep, dest);
         }
         let subnet_timeout = self.info(ep).subnet_timeout;
         let e = &mut self.eps[ep.0 as usize];
-        if e.first_group().is_none() {
-            if e.groups.first().is_some_and(|g| g.refused) {
-                return Err(Status::Enodata);
-            }
-            let limit = self.config.arp(subnet_timeout).timeout * (self.config.retries + 1);
-            e.await_group.push_back((now.plus(limit), dest));
+        let limits = self.config.arp(subnet_timeout);
+        let refused = e.first_group().is_none() && e.groups.first().is_some_and(|g| g.refused);
+        if refused {
+            // there is nobody to ask
+        } else if e.first_group().is_none() {
+            e.await_group.push_back((now.plus(limits.timeout * (limits.retries + 1)), dest));
+            e.wait_until(now.plus(limits.timeout), dest);
         } else {
             let tid = e.arp.start(dest, &mut self.rng).ok_or(Status::Enomem)?;
             e.pending.entry(dest).or_default().tid = Some(tid);
@@ -90,6 +95,9 @@ impl Engine {
         e.cache.pin(dest, true);
         if let Some(d) = e.cache.get_mut(dest) {
             d.state = State::QueryAddr;
+        }
+        if refused && !self.look_elsewhere(now, ep, dest, now.plus(limits.timeout)) {
+            return Err(Status::Enodata);
         }
         Ok(())
     }
@@ -122,7 +130,7 @@ impl Engine {
         loop {
             let e = &mut self.eps[ep.0 as usize];
             let Some(first) = e.first_group().copied() else { return self.await_group_again(now, ep) };
-            let offered = Groups::new(e.groups.iter().filter(|g| g.joined.is_some()).map(|g| g.mgid));
+            let offered = e.offered();
             let Some((tid, dest)) = e.arp.next_to_send(now, &offered) else { return };
             let Some(addr) = e.cache.get(dest).map(|d| d.addr()) else {
                 e.arp.close(tid);
@@ -145,6 +153,9 @@ impl Engine {
             let qpn = ibacm_wire::datagram::MULTICAST_QPN;
             self.actions.push_back(Action::Send { ep, token: tid, av, qpn, payload });
             self.count(Some(ep), Counter::AddrQuery);
+            if self.eps[ep.0 as usize].arp.is_first_repeat(tid) {
+                self.repeated(now, ep, dest);
+            }
         }
     }
 
@@ -160,10 +171,9 @@ impl Engine {
                 let (lid, addr_expiry, route_expiry) =
                     (info.lid, now.plus_minutes(self.config.addr_timeout), now.plus_minutes(self.config.route_timeout));
                 let e = &mut self.eps[ep.0 as usize];
+                let class = e.cache.get(dest).map_or(0, |d| d.peer.group);
+                let Some(rec) = e.group(class).map(|g| *g.1) else { return self.ask_anew(now, ep, dest) };
                 let Some(d) = e.cache.get_mut(dest) else { return Err(Status::Enomem) };
-                let Some(rec) = e.groups.get(usize::from(d.peer.group)).and_then(|g| g.joined.as_ref()) else {
-                    return Err(Status::Enodata);
-                };
                 let mut p = PathRecord::default();
                 p.set_dgid(d.path.dgid());
                 p.set_sgid(rec.port_gid);
@@ -179,33 +189,39 @@ impl Engine {
                 p.set_packet_lifetime(rec.packet_lifetime);
                 (d.path, d.state) = (p, State::Ready);
                 (d.addr_expiry, d.route_expiry) = (addr_expiry, route_expiry);
+                self.settled(ep, dest, now);
                 self.finish(ep, dest, Ok(()));
                 Ok(())
             }
         }
     }
 
+    /// The question for the path to `dest`.
+    pub(super) fn path_question(&self, ep: EpId, dest: DestId) -> Option<PathRecord> {
+        let e = &self.eps[ep.0 as usize];
+        let d = e.cache.get(dest)?;
+        let addr = d.addr();
+        if addr.kind() == TYPE_PATH {
+            return Some(PathRecord(*addr.wire()));
+        }
+        let group = e.group(d.peer.group).map(|g| g.1).or(e.first_group());
+        let mut q = PathRecord::default();
+        q.set_dgid(d.path.dgid());
+        q.set_sgid(self.info(ep).gid());
+        q.set_pkey(group.map_or(e.pkey, |g| g.pkey));
+        q.set_tclass(group.map_or(0, |g| g.tclass));
+        Some(q)
+    }
+
     /// Asks the SA for the path to `dest`.
     pub(super) fn ask_route(&mut self, now: Time, ep: EpId, dest: DestId) -> Result<(), Status> {
-        let gid = self.info(ep).gid();
+        let question = self.path_question(ep, dest).ok_or(Status::Enomem)?;
         let e = &mut self.eps[ep.0 as usize];
         let Some(d) = e.cache.get_mut(dest) else { return Err(Status::Enomem) };
-        let addr = d.addr();
-        let question = if addr.kind() == TYPE_PATH {
-            PathRecord(*addr.wire())
-        } else {
-            let group = e.groups.get(usize::from(d.peer.group)).and_then(|g| g.joined.as_ref());
-            let mut q = PathRecord::default();
-            q.set_dgid(d.path.dgid());
-            q.set_sgid(gid);
-            q.set_pkey(group.map_or(e.pkey, |g| g.pkey));
-            q.set_tclass(group.map_or(0, |g| g.tclass));
-            q
-        };
         d.state = State::QueryRoute;
         let who = SaWho::Route { ep, dest, epoch: d.epoch };
         let port = e.port;
-        e.pending.entry(dest).or_default();
+        e.pending.entry(dest).or_default().asked = now;
         e.cache.pin(dest, true);
         self.count(Some(ep), Counter::RouteQuery);
         if self.ports[port.0 as usize].sa.submit(now, who, Ask::Path(question)).is_err() {
@@ -235,6 +251,10 @@ impl Engine {
         match who {
             SaWho::Route { ep, dest, epoch } => self.route_answered(now, ep, dest, epoch, result.map(|m| m.path())),
             SaWho::Query(q) => self.query_answered(*q, result.map(|m| m.path())),
+            SaWho::Inform { port, life } => self.inform_answered(now, port, life, result.map(drop)),
+            SaWho::Check { ep, dest, epoch, asked, refresh } => {
+                self.checked(now, (ep, dest), epoch, (asked, refresh), result.map(|m| m.path()));
+            }
             SaWho::Join { ep, group, life } => {
                 self.join_answered(now, ep, group, life, result.map(|m| m.mcmember()));
             }
@@ -243,8 +263,10 @@ impl Engine {
 
     /// A question that went down with its port. Its destination's waiters have been told already.
     pub(super) fn sa_lost(&mut self, who: SaWho) {
-        if let SaWho::Query(q) = who {
-            self.query_answered(*q, Err(SaError::Down));
+        match who {
+            SaWho::Query(q) => self.query_answered(*q, Err(SaError::Down)),
+            SaWho::Check { ep, .. } => self.check_lost(ep),
+            SaWho::Route { .. } | SaWho::Join { .. } | SaWho::Inform { .. } => {}
         }
     }
 
@@ -262,13 +284,24 @@ impl Engine {
             }
             return self.fail(now, ep, dest, Status::Enotconn, "the port changed");
         }
+        if self.asked_again(now, ep, dest, &result) {
+            return;
+        }
+        let e = &mut self.eps[ep.0 as usize];
+        let asked = e.pending.get(&dest).map_or(now, |p| p.asked);
+        let Some(d) = e.cache.get_mut(dest) else { return };
         match result {
             Ok(path) => {
                 (d.path, d.state) = (path, State::Ready);
                 (d.addr_expiry, d.route_expiry) = (addr_expiry, route_expiry);
+                self.confirmed(ep, dest);
+                self.settled(ep, dest, asked);
                 self.finish(ep, dest, Ok(()));
+                self.doubt_if_outdated(now, ep, dest, asked);
             }
+            Err(error) if self.refuted(now, ep, dest, error) => {}
             Err(error) => {
+                let Some(d) = self.eps[ep.0 as usize].cache.get(dest) else { return };
                 let peer_known = d.peer.qpn != 0 && matches!(error, SaError::Timeout | SaError::Busy);
                 let addr = d.addr();
                 self.log(1, || format!("no path to {addr}: {error}"));
@@ -327,7 +360,7 @@ impl Engine {
         let e = &self.eps[ep.0 as usize];
         let unasked = e.pending.get(&dest).is_some_and(|p| p.tid.is_none());
         if unasked && e.cache.get(dest).is_some_and(|d| d.state == State::QueryAddr) {
-            self.fail(now, ep, dest, status, why);
+            self.unanswered(now, ep, dest, status, why);
         }
     }
 
@@ -352,6 +385,7 @@ impl Engine {
     pub(super) fn fail_all(&mut self, ep: EpId, status: Status) {
         let e = &mut self.eps[ep.0 as usize];
         e.await_group.clear();
+        e.overdue.clear();
         let dests: Vec<DestId> = e.pending.keys().copied().collect();
         for dest in dests {
             let Some(mut pending) = self.take_pending(ep, dest) else { continue };

@@ -1,8 +1,13 @@
 //! The engine as a whole, in virtual time.
 
+mod fallback;
+mod groups;
+mod news;
+mod notices;
 mod preload;
 mod protocol;
 mod reconfigure;
+mod refresh;
 mod resolving;
 mod sim;
 mod trouble;

@@ -21,11 +21,12 @@ impl Engine {
     pub(super) fn deadline(&mut self) -> Time {
         let mut next = Time::NEVER;
         for p in self.ports.iter().filter(|p| p.info.active) {
-            next = next.min(p.sa.next_deadline());
+            next = next.min(p.sa.next_deadline()).min(p.notices.deadline()).min(p.news.deadline());
         }
         for e in self.eps.iter_mut().filter(|e| e.up) {
-            next = next.min(e.arp.next_deadline());
+            next = next.min(e.arp.next_deadline()).min(e.refreshes.deadline());
             next = next.min(e.await_group.front().map_or(Time::NEVER, |w| w.0));
+            next = next.min(e.overdue.front().map_or(Time::NEVER, |w| w.0));
             for g in &e.groups {
                 if let GroupState::Failed(at) = g.state {
                     next = next.min(at);
@@ -47,13 +48,19 @@ impl Engine {
         for i in 0..self.eps.len() {
             let ep = EpId(i as u32);
             while let Some(gone) = take(&mut share, || self.eps[i].arp.on_time(now)) {
-                self.fail(now, ep, gone.dest, Status::Etimedout, "no peer answers for it");
+                self.unanswered(now, ep, gone.dest, Status::Etimedout, "no peer answers for it");
             }
             while let Some((_, dest)) = take(&mut share, || self.eps[i].await_group.pop_front_if(|w| w.0 <= now)) {
                 self.fail_unasked(now, ep, dest, Status::Etimedout, "the multicast group is not joined yet");
             }
+            while let Some((_, dest)) = take(&mut share, || self.eps[i].overdue.pop_front_if(|w| w.0 <= now)) {
+                self.waited(now, ep, dest);
+            }
         }
         self.retry_joins(now);
+        self.refresh_used(now);
+        self.subscribe_due(now);
+        self.news_due(now);
         for i in 0..self.eps.len() {
             self.pump_arp(now, EpId(i as u32));
         }

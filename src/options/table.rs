@@ -1,6 +1,8 @@
 //! The table of options: how each is named, set, shown, and what it expects.
 
-use super::{AddrPreload, AddrProt, LogTarget, LoopbackProt, Options, RoutePreload, RouteProt, ServerMode};
+use super::{
+    AddrFallback, AddrPreload, AddrProt, LogTarget, LoopbackProt, Options, RoutePreload, RouteProt, ServerMode,
+};
 use crate::rates;
 use std::ffi::OsStr;
 use std::ops::RangeInclusive;
@@ -13,6 +15,8 @@ const MAX_MINUTES: i64 = 10 * 366 * 24 * 60;
 const MAX_MS: i64 = 3_600_000;
 /// Largest number of requests or buffers.
 const MAX_DEPTH: i64 = 65_536;
+/// Largest number of multicast groups of an endpoint.
+const MAX_GROUPS: i64 = 16;
 
 /// What `log_file` can be; the system's log is a feature that this program may have been built without.
 const LOG_TARGETS: &str = match cfg!(feature = "syslog") {
@@ -120,6 +124,11 @@ pub(super) static TABLE: &[OptionRow] = &[
     path_row!(provider_lib_path),
     bool_row!(support_ips_in_addr_cfg),
     keyword_row!(addr_prot, "acm", [("acm", AddrProt::Acm)]),
+    keyword_row!(
+        addr_fallback,
+        "neigh or none",
+        [("neigh", AddrFallback::Neigh), ("none", AddrFallback::None), ("no", AddrFallback::None)]
+    ),
     row!(addr_timeout, "minutes, or -1 for never", minutes, show_minutes),
     keyword_row!(route_prot, "sa or acm", [("sa", RouteProt::Sa), ("acm", RouteProt::Acm)]),
     row!(route_timeout, "minutes, or -1 for never", minutes, show_minutes),
@@ -132,6 +141,7 @@ pub(super) static TABLE: &[OptionRow] = &[
     number_row!(recv_depth, 1..=MAX_DEPTH, "1 to 65536"),
     row!(min_mtu, "256, 512, 1024, 2048 or 4096", mtu, show_mtu),
     row!(min_rate, "an InfiniBand rate in Gb/s (2.5, 5, 10, 14, 20, 25, ... 1200)", rate, show_rate),
+    number_row!(multicast_groups, 1..=MAX_GROUPS, "1 to 16"),
     keyword_row!(
         route_preload,
         "none or opensm_full_v1",

@@ -28,6 +28,7 @@ fn defaults_are_those_of_the_deployed_service() {
         "acme_plus_kernel_only no",
         "support_ips_in_addr_cfg no",
         "addr_prot acm",
+        "addr_fallback neigh",
         "addr_timeout 1440",
         "route_prot sa",
         "route_timeout -1",
@@ -40,6 +41,7 @@ fn defaults_are_those_of_the_deployed_service() {
         "recv_depth 1024",
         "min_mtu 2048",
         "min_rate 10",
+        "multicast_groups 2",
         "route_preload none",
         "route_data_file /etc/rdma/ibacm_route.data",
         "addr_preload none",
@@ -56,9 +58,9 @@ fn defaults_are_those_of_the_deployed_service() {
 #[test]
 fn every_option_is_read_and_rendering_is_read_back() {
     let text = "log_file /tmp/a\nlog_level 2\numad_debug_level 1\nlock_file /tmp/l\nserver_port 65535\nserver_mode OPEN\n\
-        acme_plus_kernel_only yes\nprovider_lib_path /p\nsupport_ips_in_addr_cfg 1\naddr_prot ACM\naddr_timeout -1\n\
+        acme_plus_kernel_only yes\nprovider_lib_path /p\nsupport_ips_in_addr_cfg 1\naddr_prot ACM\naddr_fallback NONE\naddr_timeout -1\n\
         route_prot Acm\nroute_timeout 5\nloopback_prot NONE\ntimeout 1\nretries 0\nresolve_depth 8\nsa_depth 9\n\
-        send_depth 10\nrecv_depth 11\nmin_mtu 4096\nmin_rate 400\nroute_preload full_opensm_v1\nroute_data_file /r\n\
+        send_depth 10\nrecv_depth 11\nmin_mtu 4096\nmin_rate 400\nmulticast_groups 16\nroute_preload full_opensm_v1\nroute_data_file /r\n\
         addr_preload acm_hosts\naddr_data_file /h\nmax_destinations 16\nnegative_cache 250\nwait_for_device true\n\
         provider other default\nprovider ibacmp 0xFE80000000000000\nprovider x 12\n";
     let options = good(text);
@@ -78,6 +80,7 @@ fn every_option_is_read_and_rendering_is_read_back() {
         ],
         support_ips_in_addr_cfg: true,
         addr_prot: AddrProt::Acm,
+        addr_fallback: AddrFallback::None,
         addr_timeout: None,
         route_prot: RouteProt::Acm,
         route_timeout: Some(5),
@@ -90,6 +93,7 @@ fn every_option_is_read_and_rendering_is_read_back() {
         recv_depth: 11,
         min_mtu: 5,
         min_rate: 21,
+        multicast_groups: 16,
         route_preload: RoutePreload::OpensmFullV1,
         route_data_file: "/r".into(),
         addr_preload: AddrPreload::AcmHosts,
@@ -139,6 +143,7 @@ fn bad_values_leave_the_earlier_ones() {
         "server_mode tcp",
         "acme_plus_kernel_only maybe",
         "addr_prot sa",
+        "addr_fallback sa",
         "addr_timeout -2",
         "addr_timeout 99999999999",
         "route_prot ip",
@@ -160,6 +165,8 @@ fn bad_values_leave_the_earlier_ones() {
         "min_mtu 8192",
         "min_rate 3",
         "min_rate 0",
+        "multicast_groups 0",
+        "multicast_groups 17",
         "route_preload opensm",
         "addr_preload hosts",
         "max_destinations 15",

@@ -6,8 +6,8 @@ use std::os::unix::net::UnixStream;
 use std::time::Duration;
 
 use ibacm_wire::client::{
-    COUNTERS, EP_FLAG_DEST, EP_FLAG_SOURCE, Entry, HDR_LEN, Header, OP_EP_QUERY, OP_PERF_QUERY, TYPE_IP, TYPE_IP6,
-    TYPE_NAME, TYPE_PATH, VERSION, resolve_request,
+    COUNTERS, EP_FLAG_DEST, EP_FLAG_SOURCE, Entry, HDR_LEN, Header, MORE, OP_EP_QUERY, OP_PERF_QUERY, PERF_MORE,
+    TYPE_IP, TYPE_IP6, TYPE_NAME, TYPE_PATH, VERSION, resolve_request,
 };
 use ibacm_wire::{Gid, PathRecord};
 
@@ -170,6 +170,18 @@ impl Client {
     /// The totals of all counters, in the order of [`ibacm_wire::client::Counter`].
     pub fn counters(&mut self) -> [u64; COUNTERS] {
         self.performance(0, &[]).counters()
+    }
+
+    /// The totals of the counters beside those, in the order of [`ibacm_wire::client::More`].
+    pub fn more_counters(&mut self) -> [u64; MORE] {
+        let reply = self.query(OP_PERF_QUERY, [0, 0, PERF_MORE], &[]);
+        assert_eq!((reply.header.status, usize::from(reply.header.data[0])), (0, COUNTERS + MORE), "{reply:?}");
+        assert_eq!(reply.bytes.len(), HDR_LEN + 8 * (COUNTERS + MORE), "{reply:?}");
+        let mut values = reply.bytes[HDR_LEN + 8 * COUNTERS..].chunks_exact(8);
+        std::array::from_fn(|_| {
+            let value = values.next().and_then(|v| v.first_chunk()).expect("the length is checked");
+            u64::from_be_bytes(*value)
+        })
     }
 
     /// Asks for endpoint number `number` of a port, or with 0 of any port.

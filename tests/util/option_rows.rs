@@ -32,6 +32,7 @@ pub mod why {
     pub const WORDS: &str = "Yes and no";
     pub const RANGES: &str = "Numbers have limits";
     pub const RATES: &str = "Rates that are newer than the service";
+    pub const GROUPS: &str = "Groups between the slowest and the own one";
     pub const ADDRESS: &str = "Ports and partition keys in the address file";
     pub const EQUALS: &str = "Values that are not understood";
     pub const TWICE: &str = "A name may stand twice";
@@ -181,6 +182,8 @@ fn values(t: &mut Table) {
         t.breaks(name, 1, opts(format!("{SOON}{option}")).dead(), opts(SOON).dead(), RANGES);
     }
     t.same("addr_prot knows one word", 1, opts("addr_prot sa\n"));
+    t.same("addr_fallback", 0, opts(format!("{SOON}addr_fallback neigh\naddr_fallback NONE\n")).dead());
+    t.same("addr_fallback that isn't", 1, opts(format!("{SOON}addr_fallback arp\n")).dead());
     t.same("route_prot acm", 0, opts("route_prot ACM\n"));
     t.same("route_prot that isn't", 1, opts("route_prot acm\nroute_prot ip\n"));
     t.same("loopback_prot none", 0, opts("loopback_prot none\n").ask(Ask::Own));
@@ -196,6 +199,18 @@ fn values(t: &mut Table) {
     ] {
         t.same(name, 0, opts(format!("{SOON}{option}")).alone());
     }
+    for (name, option) in [
+        ("one group of one", "multicast_groups 1\n"),
+        ("groups for paths of the SA", "min_rate 2.5\nmin_mtu 256\nmulticast_groups 16\n"),
+        ("two groups, as always", "min_rate 2.5\nroute_prot acm\nmulticast_groups 2\n"),
+    ] {
+        t.same(name, 0, opts(format!("{SOON}{option}")).alone());
+    }
+    for (name, option) in [("no group", "multicast_groups 0\n"), ("seventeen groups", "multicast_groups 17\n")] {
+        t.same(name, 1, opts(option));
+    }
+    let three = opts("route_prot acm\nmin_rate 2.5\nmulticast_groups 3\n").alone();
+    t.adds("three groups", 0, three, "ff154001ffff000504", GROUPS);
     t.same("min_mtu and min_rate that aren't", 2, opts("min_mtu 1500\nmin_rate 3\n"));
     t.differs("min_rate 400", 0, opts("min_rate 400\n").alone(), opts("min_rate 200\n").alone(), RATES);
 }

@@ -107,6 +107,39 @@ pub enum Counter {
 /// Number of counters.
 pub const COUNTERS: usize = 7;
 
+/// In the third of a header's `data` bytes (`dst_index`) of an [`OP_PERF_QUERY`]: the counters of [`More`] are wanted
+/// behind the seven. The reply's first byte (`src_out`) says how many there are in all. A service that does not know
+/// it ignores it and gives seven.
+pub const PERF_MORE: u8 = 1;
+
+/// Makes [`More`], the names of its counters and their number from one table.
+macro_rules! more_counters {
+    ($($(#[$doc:meta])+ $counter:ident = $name:literal,)+) => {
+        /// A counter's place behind the seven, in the reply to an [`OP_PERF_QUERY`] with [`PERF_MORE`]. The order is
+        /// fixed: new ones are added at the end, and a client takes those that it knows.
+        #[derive(Clone, Copy, PartialEq, Eq, Debug)]
+        #[repr(usize)]
+        pub enum More {
+            $($(#[$doc])+ $counter,)+
+        }
+
+        /// What the counters of [`More`] are called where they are shown to people, in their order.
+        pub const MORE_NAMES: &[&str] = &[$($name),+];
+
+        /// Number of the counters of [`More`].
+        pub const MORE: usize = MORE_NAMES.len();
+    };
+}
+
+more_counters! {
+    /// Addresses that the kernel's neighbour table answered, because nobody did over multicast.
+    AddrNeighbour = "Addr Neighbour",
+    /// IPv6 link-local addresses that were answered by the port GUID in them, for the same reason.
+    AddrLinkLocal = "Addr Link Local",
+    /// Addresses taken from the preload file.
+    AddrPreload = "Addr Preload",
+}
+
 /// A message's header, its numbers in host order.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Header {

@@ -31,7 +31,7 @@ pub const ATTR_MCMEMBER: u16 = 0x38;
 /// MAD status (low byte) bit 0: busy, ask again later (IBA 13.4.7).
 pub const STATUS_BUSY: u16 = 1;
 
-const DATA: usize = 56;
+pub(crate) const DATA: usize = 56;
 
 /// A subnet administrator MAD. Accessors give numbers in host order.
 #[derive(Clone, Copy, PartialEq, Eq)]

@@ -5,13 +5,14 @@ use std::collections::{BTreeMap, HashMap, HashSet};
 use std::net::{IpAddr, Ipv4Addr};
 
 use ibacm_wire::client::{Entry, Status};
+use ibacm_wire::notice;
 use ibacm_wire::sa::{self, SaMad};
 use ibacm_wire::{Gid, PathRecord};
 
 use crate::addr::Addr;
 use crate::engine::{
-    Action, ClientId, Config, Engine, EpId, LocalName, Outcome, PkeyChoice, PortId, PortInfo, Rx, SystemAddr,
-    Unroutable,
+    Action, ClientId, Config, Engine, EpId, LocalName, NeighbourToken, Outcome, PkeyChoice, PortId, PortInfo, Rx,
+    SystemAddr, Unroutable,
 };
 use crate::time::Time;
 
@@ -24,6 +25,7 @@ enum Later {
     Datagram { to: usize, ep: EpId, rx: Rx, payload: Vec<u8> },
     Mad { to: usize, port: PortId, status: u32, mad: SaMad },
     Sent { to: usize, ep: EpId, token: u64, ok: bool },
+    Neighbour { to: usize, token: NeighbourToken, gid: Option<Gid> },
 }
 
 pub struct Host {
@@ -35,6 +37,10 @@ pub struct Host {
     pub replies: HashMap<u64, Vec<u8>>,
     /// It takes part in nothing.
     pub dead: bool,
+    /// Its kernel's neighbours, and how long it needs to know them; there are no others.
+    pub neighbours: HashMap<IpAddr, (u64, Gid)>,
+    /// Neighbours that were asked for.
+    pub looked: Vec<(Time, IpAddr)>,
 }
 
 /// What the SA does.
@@ -60,6 +66,18 @@ pub struct Net {
     pub sent: Vec<(usize, Vec<u8>)>,
     pub path_queries: Vec<PathRecord>,
     pub joins: usize,
+    /// Who asked to join what, and how many paths had been asked for by then.
+    pub join_log: Vec<(usize, Gid, usize)>,
+    /// Groups that the SA refuses.
+    pub refused: fn(Gid) -> bool,
+    /// What the SA does with subscriptions, if it is something else.
+    pub inform_sa: Option<Sa>,
+    /// Traps that were subscribed to.
+    pub informs: Vec<u16>,
+    /// Reports that were answered, and by whom.
+    pub responded: Vec<usize>,
+    /// Lines of the log.
+    pub log: Vec<(u8, String)>,
 }
 
 pub fn gid(host: usize) -> Gid {
@@ -104,6 +122,12 @@ impl Net {
             sent: Vec::new(),
             path_queries: Vec::new(),
             joins: 0,
+            join_log: Vec::new(),
+            refused: |_| false,
+            inform_sa: None,
+            informs: Vec::new(),
+            responded: Vec::new(),
+            log: Vec::new(),
         };
         for i in 0..n {
             let mut engine = Engine::new(config.clone(), (i as u64, 7));
@@ -133,8 +157,9 @@ impl Net {
                 pkey: PkeyChoice::Default,
             }]);
             engine.set_port(Time(0), port.clone());
-            let (qps, attached, replies) = Default::default();
-            net.hosts.push(Host { engine, port, qps, attached, replies, dead: false });
+            let (qps, attached, replies, neighbours) = Default::default();
+            let looked = Vec::new();
+            net.hosts.push(Host { engine, port, qps, attached, replies, dead: false, neighbours, looked });
         }
         net
     }
@@ -226,6 +251,7 @@ impl Net {
             Later::Datagram { to, ep, rx, payload } => self.hosts[to].engine.datagram(now, ep, &rx, &payload),
             Later::Mad { to, port, status, mad } => self.hosts[to].engine.mad_received(now, port, status, &mad.0),
             Later::Sent { to, ep, token, ok } => self.hosts[to].engine.sent(now, ep, token, ok),
+            Later::Neighbour { to, token, gid } => self.hosts[to].engine.neighbour(now, token, gid),
         }
     }
 
@@ -261,7 +287,22 @@ impl Net {
                     let old = self.hosts[h].replies.insert(client.0, reply.to_vec());
                     assert!(old.is_none(), "two replies to request {}", client.0);
                 }
-                Action::Log { .. } => {}
+                Action::Respond { lid, mad, .. } => {
+                    assert_eq!((lid, mad.method()), (self.hosts[h].port.sm_lid, 0x86));
+                    self.responded.push(h);
+                }
+                Action::AskNeighbour { token, ip, until } => {
+                    self.hosts[h].looked.push((self.now, ip));
+                    assert!(until > self.now, "a question without time");
+                    let (delay, gid) = match self.hosts[h].neighbours.get(&ip) {
+                        Some((delay, gid)) => (*delay, Some(*gid)),
+                        None => (0, None),
+                    };
+                    let late = self.now.0 + delay > until.0;
+                    let (delay, gid) = if late { (until.0 - self.now.0, None) } else { (delay, gid) };
+                    self.schedule(delay, Later::Neighbour { to: h, token, gid });
+                }
+                Action::Log { level, text } => self.log.push((level, text)),
             }
         }
     }
@@ -295,15 +336,24 @@ impl Net {
         let mut a = *mad;
         match mad.attribute() {
             sa::ATTR_PATH => self.path_queries.push(mad.path()),
-            _ => self.joins += 1,
+            notice::ATTR_INFORM => self.informs.push(mad.inform().trap),
+            _ => {
+                self.joins += 1;
+                self.join_log.push((from, mad.mcmember().mgid, self.path_queries.len()));
+            }
         }
         a.0[3] = sa::METHOD_GET | sa::METHOD_RESP;
-        match self.sa {
+        let inform = mad.attribute() == notice::ATTR_INFORM;
+        match self.inform_sa.filter(|_| inform).unwrap_or(self.sa) {
             Sa::Silent => {
                 let wait = u64::from(timeout_ms) * u64::from(retries + 1) * MS;
                 return self.schedule(wait, Later::Mad { to: from, port, status: 110, mad: *mad });
             }
             Sa::Status(s) => a.set_status(s),
+            Sa::Answers if inform => {}
+            Sa::Answers if mad.attribute() == sa::ATTR_MCMEMBER && (self.refused)(mad.mcmember().mgid) => {
+                a.set_status(0x0200);
+            }
             Sa::Answers if mad.attribute() == sa::ATTR_MCMEMBER => {
                 let mut m = mad.mcmember();
                 m.mlid = 0xc000 | u16::from(m.mgid.0[7]) << 4 | u16::from(m.mgid.0[8]);

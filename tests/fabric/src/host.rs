@@ -62,12 +62,19 @@ pub fn hold(state: &StateDir, host: &str) -> io::Result<()> {
     // Room for whole receive queues in the sockets of the stand-in.
     fs::write("/proc/sys/net/unix/max_dgram_qlen", "8192")?;
     ip(&["link", "set", "lo", "up"])?;
+    fs::create_dir_all(neighbours(Path::new(INSIDE), host))?;
     fs::write(format!("{INSIDE}/{host}/pid"), std::process::id().to_string())?;
-    serve()
+    serve(host)
+}
+
+/// Where a host's neighbours are below the state directory: a file for each that answers on its interfaces, named by
+/// its IP address, with its hardware address.
+pub fn neighbours(state: &Path, host: &str) -> PathBuf {
+    state.join(host).join("neighbours")
 }
 
 /// Answers `ok` or the reason of a failure to each line.
-fn serve() -> io::Result<()> {
+fn serve(host: &str) -> io::Result<()> {
     let mut interfaces = HashMap::new();
     let mut stdout = io::stdout();
     writeln!(stdout, "ok")?;
@@ -75,9 +82,8 @@ fn serve() -> io::Result<()> {
         let line = line?;
         let words: Vec<&str> = line.split_whitespace().collect();
         let outcome = match words.as_slice() {
-            ["add", name, pkey, gid, addresses @ ..] => {
-                add_interface(name, pkey, gid, addresses).map(|file| drop(interfaces.insert((*name).to_owned(), file)))
-            }
+            ["add", name, pkey, gid, addresses @ ..] => add_interface(host, name, pkey, gid, addresses)
+                .map(|interface| drop(interfaces.insert((*name).to_owned(), interface))),
             ["gid", name, gid] => fs::write(attribute(name, "address"), hardware_address(gid)),
             ["remove", name] => remove_interface(name).map(|()| drop(interfaces.remove(*name))),
             _ => Err(io::Error::from(io::ErrorKind::InvalidInput)),
@@ -104,13 +110,19 @@ fn attribute(name: &str, file: &str) -> String {
 }
 
 /// IPoIB's 20 bytes: flags and QP number, then the port's GID.
-fn hardware_address(gid: &str) -> String {
+pub fn hardware_address(gid: &str) -> String {
     let digits = format!("80000048{gid}");
     let bytes: Vec<&str> = (0..digits.len() / 2).map(|i| &digits[2 * i..2 * i + 2]).collect();
     bytes.join(":") + "\n"
 }
 
-fn add_interface(name: &str, pkey: &str, gid: &str, addresses: &[&str]) -> io::Result<File> {
+/// What keeps an interface there.
+struct Interface {
+    _responder: tun::Responder,
+    _file: File,
+}
+
+fn add_interface(host: &str, name: &str, pkey: &str, gid: &str, addresses: &[&str]) -> io::Result<Interface> {
     let file = tun::create(name)?;
     let directory = attribute(name, "");
     let index = fs::read_to_string(attribute(name, "ifindex"))?;
@@ -129,6 +141,8 @@ fn add_interface(name: &str, pkey: &str, gid: &str, addresses: &[&str]) -> io::R
     ] {
         fs::write(attribute(name, attr), value)?;
     }
+    // Addresses are there at once, without a search for others that have them.
+    fs::write(format!("/proc/sys/net/ipv6/conf/{name}/accept_dad"), "0")?;
     ip(&["link", "set", name, "mtu", "2044"])?;
     ip(&["link", "set", name, "up"])?;
     for address in addresses {
@@ -138,7 +152,9 @@ fn add_interface(name: &str, pkey: &str, gid: &str, addresses: &[&str]) -> io::R
             ip(&["addr", "add", address, "dev", name])?;
         }
     }
-    Ok(file)
+    let there = neighbours(Path::new(INSIDE), host);
+    let responder = tun::Responder::new(&file, move |ip| there.join(ip.to_string()).exists())?;
+    Ok(Interface { _responder: responder, _file: file })
 }
 
 fn remove_interface(name: &str) -> io::Result<()> {

@@ -116,10 +116,14 @@ pub mod mad {
     pub const ATTR_PATH_RECORD: u16 = 0x35;
     /// Multicast membership.
     pub const ATTR_MC_MEMBER: u16 = 0x38;
+    /// A notice.
+    pub const ATTR_NOTICE: u16 = 0x02;
     /// Methods.
     pub const GET: u8 = 0x01;
     /// Join.
     pub const SET: u8 = 0x02;
+    /// A notice that somebody has subscribed to.
+    pub const REPORT: u8 = 0x06;
     /// Leave.
     pub const DELETE: u8 = 0x15;
     /// The bit that makes a response of a method.
@@ -168,7 +172,7 @@ pub mod mad {
     pub fn attribute_name(attribute: u16) -> String {
         match attribute {
             0x01 => "ClassPortInfo".into(),
-            0x02 => "Notice".into(),
+            ATTR_NOTICE => "Notice".into(),
             0x03 => "InformInfo".into(),
             0x11 => "NodeRecord".into(),
             0x12 => "PortInfoRecord".into(),
@@ -184,7 +188,7 @@ pub mod mad {
         match method & !RESPONSE {
             GET => "Get".into(),
             SET => "Set".into(),
-            0x06 => "Report".into(),
+            REPORT => "Report".into(),
             0x12 => "GetTable".into(),
             DELETE => "Delete".into(),
             other => format!("0x{other:02x}"),

@@ -13,7 +13,7 @@ use crate::kernel::Kernel;
 use crate::options::Options;
 use crate::paths::StateDir;
 use crate::switch::command::parse;
-use crate::switch::sniff::unhex;
+use crate::switch::sniff::{hex, unhex};
 
 /// A subnet that ends with this value.
 #[derive(Debug)]
@@ -254,6 +254,16 @@ impl Subnet {
     /// The number of the next datagram, for [`Subnet::sniffed`].
     pub fn sniff_next(&self) -> Result<u64, Error> {
         Ok(self.command("sniff-next")?.trim().parse().unwrap_or(0))
+    }
+
+    /// From now on a host finds a neighbour of this IP address on its interfaces, with this GID in its hardware address;
+    /// with `None` there is none. What its kernel has learned of it stays in its table, as on real interfaces.
+    pub fn set_neighbour(&self, host: &str, ip: &str, gid: Option<[u8; 16]>) -> Result<(), Error> {
+        let file = crate::host::neighbours(self.state.path(), host).join(ip);
+        let Some(gid) = gid else { return Ok(std::fs::remove_file(file)?) };
+        let new = file.with_extension("new");
+        std::fs::write(&new, crate::host::hardware_address(&hex(&gid)))?;
+        Ok(std::fs::rename(new, file)?)
     }
 
     /// What programs have done that hardware would not forgive.

@@ -1,13 +1,24 @@
-//! Network interfaces that look like IPoIB: TUN devices with InfiniBand's link type.
+//! Network interfaces that look like IPoIB: TAP devices with InfiniBand's link type. The kernel resolves addresses on
+//! them by ARP, as it does on IPoIB; it has no room for hardware addresses of that type, so that they are empty in ARP
+//! and in the neighbour table.
 
 use std::fs::{File, OpenOptions};
-use std::io;
-use std::os::fd::AsRawFd;
+use std::io::{self, PipeWriter, Read as _, Write as _};
+use std::net::Ipv4Addr;
+use std::os::fd::{AsFd as _, AsRawFd as _};
+use std::thread::JoinHandle;
 
-const IFF_TUN: i16 = 0x0001;
+use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
+
+const IFF_TAP: i16 = 0x0002;
 const IFF_NO_PI: i16 = 0x1000;
 /// ARPHRD_INFINIBAND
 const LINK_TYPE: i32 = 32;
+
+/// A frame with a question of ARP, without hardware addresses: Ethernet's header and the rest.
+const ARP_FRAME: usize = 14 + 16;
+/// Ethernet's type; then hardware type InfiniBand, protocol IPv4, 0 and 4 bytes of address.
+const ARP: [u8; 8] = [0x08, 0x06, 0x00, 0x20, 0x08, 0x00, 0, 4];
 
 /// The kernel's `struct ifreq`, as far as TUNSETIFF reads it.
 #[repr(C)]
@@ -31,11 +42,72 @@ pub fn create(name: &str) -> io::Result<File> {
         return Err(io::Error::new(io::ErrorKind::InvalidInput, format!("interface name {name:?}")));
     }
     let file = OpenOptions::new().read(true).write(true).open("/dev/net/tun")?;
-    let mut request = IfReq { name: [0; 16], flags: IFF_TUN | IFF_NO_PI, rest: [0; 22] };
+    let mut request = IfReq { name: [0; 16], flags: IFF_TAP | IFF_NO_PI, rest: [0; 22] };
     request.name[..name.len()].copy_from_slice(name.as_bytes());
     // SAFETY: `request` is a whole ifreq that outlives the call, and the descriptor is open.
     unsafe { ioctls::set_iff(file.as_raw_fd(), &request) }?;
     // SAFETY: takes its argument by value.
     unsafe { ioctls::set_link(file.as_raw_fd(), LINK_TYPE) }?;
     Ok(file)
+}
+
+/// Answers the questions of ARP on an interface, until it is dropped.
+#[derive(Debug)]
+pub struct Responder {
+    end: Option<PipeWriter>,
+    thread: Option<JoinHandle<()>>,
+}
+
+impl Responder {
+    /// Answers for the addresses of which `is_there` says so.
+    pub fn new(interface: &File, is_there: impl Fn(Ipv4Addr) -> bool + Send + 'static) -> io::Result<Self> {
+        let mut file = interface.try_clone()?;
+        let (ended, end) = io::pipe()?;
+        let thread = std::thread::spawn(move || {
+            let mut frame = [0; 4096];
+            loop {
+                let mut ready =
+                    [PollFd::new(file.as_fd(), PollFlags::POLLIN), PollFd::new(ended.as_fd(), PollFlags::POLLIN)];
+                let polled = poll(&mut ready, PollTimeout::NONE);
+                let [frames, end] = ready.map(|r| r.any() == Some(true));
+                if end || !matches!(polled, Ok(_) | Err(nix::errno::Errno::EINTR)) {
+                    return;
+                }
+                if !frames {
+                    continue;
+                }
+                // Nothing comes any more from an interface that somebody has taken away.
+                let Ok(n) = file.read(&mut frame) else { return };
+                if let Some(answer) = answer(&frame[..n], &is_there) {
+                    let _ = file.write_all(&answer);
+                }
+            }
+        });
+        Ok(Responder { end: Some(end), thread: Some(thread) })
+    }
+}
+
+impl Drop for Responder {
+    fn drop(&mut self) {
+        self.end.take();
+        if let Some(thread) = self.thread.take() {
+            let _ = thread.join();
+        }
+    }
+}
+
+/// The answer to a frame, if it is a question for somebody who is there.
+fn answer(frame: &[u8], is_there: &impl Fn(Ipv4Addr) -> bool) -> Option<[u8; ARP_FRAME]> {
+    let asked: &[u8; ARP_FRAME] = frame.first_chunk()?;
+    let address = |at: usize| -> [u8; 4] { asked[at..at + 4].try_into().unwrap_or_default() };
+    if asked[12..20] != ARP || asked[20..22] != [0, 1] || !is_there(address(26).into()) {
+        return None;
+    }
+    let mut answer = *asked;
+    answer[..6].copy_from_slice(&asked[6..12]);
+    answer[6..12].copy_from_slice(&[2, 0, 0, 0, 0, 1]);
+    answer[20..22].copy_from_slice(&[0, 2]);
+    answer[22..26].copy_from_slice(&address(26));
+    answer[26..30].copy_from_slice(&address(22));
+    Some(answer)
 }

@@ -70,6 +70,14 @@ int fab_call(int fd, struct fab_msg *msg, const void *payload, size_t len, void 
 /* Opens a connection and introduces it. Returns the descriptor or -1 with errno. */
 int fab_open_link(uint32_t kind, uint64_t id, uint32_t obj, uint32_t port, const char *device)
 {
+	uint64_t name;
+
+	return fab_open_named(kind, id, obj, port, device, &name);
+}
+
+/* The same; *name is what the switch calls the connection. */
+int fab_open_named(uint32_t kind, uint64_t id, uint32_t obj, uint32_t port, const char *device, uint64_t *name)
+{
 	struct fab_msg msg = { .op = FAB_HELLO, .flags = kind, .id = id, .obj = obj, .port = port,
 			       .index = FAB_VERSION, .v = { getpid() } };
 	struct sockaddr_un addr = { .sun_family = AF_UNIX };
@@ -99,6 +107,7 @@ int fab_open_link(uint32_t kind, uint64_t id, uint32_t obj, uint32_t port, const
 		errno = err;
 		return -1;
 	}
+	*name = msg.id;
 	return fd;
 }
 

@@ -114,7 +114,7 @@ EXPORT ssize_t recvfrom(int fd, void *buf, size_t size, int flags, struct sockad
 
 	if (n >= 0 && addr && len)
 		hide_sender(fd, addr, *len);
-	return n;
+	return fab_complete_neighbours(fd, buf, n, size);
 }
 
 /* There is no kernel socket behind the group: the message went out all the same. */

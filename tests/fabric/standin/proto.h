@@ -37,7 +37,7 @@ enum {
 };
 
 enum {
-	FAB_HELLO = 1,		/* index = FAB_VERSION, v[0] = pid, payload = host name */
+	FAB_HELLO = 1,		/* index = FAB_VERSION, v[0] = pid, payload = host name; reply: id = the connection */
 	FAB_LIST = 2,		/* reply payload: struct fab_device[] */
 	FAB_OPEN = 3,		/* payload = device name; reply: id = context; flags 1 = only to ask questions */
 	FAB_PORT = 5,		/* port; reply payload: struct fab_port */
@@ -56,7 +56,8 @@ enum {
 	FAB_RAISE = 20,		/* index = event, obj: deliver this event to my own context; no reply */
 	FAB_CQE = 30,		/* on a CQ connection, see below */
 	FAB_EVENT = 31,		/* on an async connection: index = event, obj = port, QP or CQ */
-	FAB_UMAD_REGISTER = 40,	/* obj = agent, v = class, version, rmpp, solicited-only; gid = method mask */
+	FAB_UMAD_REGISTER = 40,	/* on a control connection: id = open port, obj = agent, v = class, version, rmpp,
+				 * solicited-only; gid = method mask */
 	FAB_UMAD_UNREGISTER = 41,
 	FAB_UMAD_SEND = 42,	/* obj = agent, payload = ib_user_mad and the MAD; no reply */
 	FAB_UMAD_RECV = 43,	/* payload = ib_user_mad and the MAD */

@@ -142,7 +142,11 @@ struct fab_mr *fab_mr_by_lkey(const struct ibv_pd *pd, uint32_t lkey);
 /* link.c */
 const char *fab_dir(void);
 const char *fab_host(void);
+
+/* neigh.c: what a socket has received, with the hardware addresses that the kernel does not keep */
+ssize_t fab_complete_neighbours(int fd, void *buf, ssize_t n, size_t size);
 int fab_open_link(uint32_t kind, uint64_t id, uint32_t obj, uint32_t port, const char *device);
+int fab_open_named(uint32_t kind, uint64_t id, uint32_t obj, uint32_t port, const char *device, uint64_t *name);
 int fab_send(int fd, struct fab_msg *msg, const void *payload, size_t len);
 int fab_call(int fd, struct fab_msg *msg, const void *payload, size_t len, void *reply, size_t room);
 int fab_ask(const char *device);

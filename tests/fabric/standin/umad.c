@@ -21,6 +21,7 @@
 struct open_port {
 	struct open_port *next;
 	int fd;
+	uint64_t name;		/* of the connection, at the switch */
 	bool agent[MAX_AGENTS];
 	uint8_t mgmt_class[MAX_AGENTS];
 };
@@ -84,7 +85,7 @@ EXPORT int umad_done(void)
 	return 0;
 }
 
-static int open_link(const char *ca, int port)
+static int open_link(const char *ca, int port, uint64_t *name)
 {
 	char names[1][UMAD_CA_NAME_LEN];
 	int fd;
@@ -95,7 +96,7 @@ static int open_link(const char *ca, int port)
 		ca = names[0];
 	}
 	pthread_mutex_lock(&fab_lock);
-	fd = fab_open_link(FAB_CONN_UMAD, 0, 0, port ? port : 1, ca);
+	fd = fab_open_named(FAB_CONN_UMAD, 0, 0, port ? port : 1, ca, name);
 	pthread_mutex_unlock(&fab_lock);
 	return fd < 0 ? -errno : fd;
 }
@@ -106,7 +107,7 @@ EXPORT int umad_open_port(const char *ca, int port)
 
 	if (!p)
 		return -ENOMEM;
-	p->fd = open_link(ca, port);
+	p->fd = open_link(ca, port, &p->name);
 	if (p->fd < 0) {
 		int err = p->fd;
 
@@ -151,7 +152,7 @@ static int register_agent(int fd, uint32_t class, uint32_t version, uint32_t rmp
 	static const uint8_t none[16];
 	struct fab_msg msg = { .op = FAB_UMAD_REGISTER, .v = { class, version, rmpp } };
 	struct open_port *p;
-	int err = EBADF, i;
+	int err = EBADF, i, ctl;
 
 	pthread_mutex_lock(&fab_lock);
 	p = find(fd, "umad_register");
@@ -159,9 +160,14 @@ static int register_agent(int fd, uint32_t class, uint32_t version, uint32_t rmp
 		;
 	if (p && i < MAX_AGENTS) {
 		msg.obj = i;
+		msg.id = p->name;
 		/* The mask names the methods to be delivered without having been asked for. */
 		memcpy(msg.gid, mask ? mask : none, sizeof(msg.gid));
-		err = fab_send(fd, &msg, NULL, 0);
+		/* Its own connection may have MADs before the reply. */
+		ctl = fab_ask(NULL);
+		err = ctl < 0 ? errno : fab_call(ctl, &msg, NULL, 0, NULL, 0);
+		if (ctl >= 0)
+			close(ctl);
 		if (!err) {
 			p->agent[i] = true;
 			p->mgmt_class[i] = class;

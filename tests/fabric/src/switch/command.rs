@@ -67,7 +67,7 @@ pub fn parse<T: TryFrom<u64>>(text: &str) -> Option<T> {
     T::try_from(value.ok()?).ok()
 }
 
-fn gid(text: &str) -> Result<Gid, String> {
+pub(super) fn gid(text: &str) -> Result<Gid, String> {
     if let Ok(address) = text.parse::<std::net::Ipv6Addr>() {
         return Ok(address.octets());
     }
@@ -191,6 +191,7 @@ impl Switch {
                 self.devices[dev].gone = false;
             }
             "raw" => return self.inject_raw(words),
+            "report" => return self.inject_report(words),
             other => return Err(format!("inject {other}: no such fault")),
         }
         Ok(String::new())
@@ -201,7 +202,7 @@ impl Switch {
         self.find_device(host, None).map(|_| host.to_owned()).ok_or_else(|| format!("{host}: no such host"))
     }
 
-    fn device(&self, words: &Words) -> Result<usize, String> {
+    pub(super) fn device(&self, words: &Words) -> Result<usize, String> {
         let (host, name) = (words.plain(2)?, words.text("dev"));
         self.find_device(host, name).ok_or_else(|| format!("{host} {}: no such device", name.unwrap_or_default()))
     }

@@ -117,6 +117,7 @@ impl Switch {
         };
         match kind {
             Ok(kind) => {
+                reply.id = token;
                 if let Some(conn) = self.conns.get_mut(&token) {
                     conn.host = host;
                     conn.pid = msg.v[0];

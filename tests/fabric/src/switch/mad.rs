@@ -31,19 +31,34 @@ pub struct Umad {
     agents: HashMap<u32, Agent>,
 }
 
+/// Somebody who sends MADs of a class through an open port, and gets the answers.
 #[derive(Debug)]
-struct Agent {
+pub(super) struct Agent {
     /// Upper half of the transaction ids of its requests, without ibsim's part.
-    number: u16,
-    class: u8,
+    pub number: u16,
+    pub class: u8,
     /// One bit a method: wants these without having asked.
-    methods: u128,
+    pub methods: u128,
 }
 
 impl Umad {
     /// A port without agents.
     pub fn new(dev: usize, port: u32) -> Self {
         Umad { dev, port, agents: HashMap::new() }
+    }
+
+    /// The port's number.
+    pub fn port(&self) -> u32 {
+        self.port
+    }
+
+    /// Whether one of its agents has one of these methods of a class.
+    pub fn has_methods(&self, class: u8, methods: u128) -> bool {
+        self.agents.values().any(|a| a.class == class && a.methods & methods != 0)
+    }
+
+    pub(super) fn add(&mut self, id: u32, agent: Agent) {
+        self.agents.insert(id, agent);
     }
 }
 
@@ -64,15 +79,6 @@ pub struct Pending {
 impl Switch {
     pub(super) fn umad(&mut self, token: u64, msg: Msg) {
         match msg.op {
-            op::UMAD_REGISTER => {
-                let number = self.next_agent as u16;
-                // Zero would look like a transaction id that nobody has touched.
-                self.next_agent = (self.next_agent + 1) & 0xffff | u32::from(self.next_agent == 0xffff);
-                let agent = Agent { number, class: msg.v[0] as u8, methods: u128::from_le_bytes(msg.gid) };
-                if let Some(umad) = self.umad_conn(token) {
-                    umad.agents.insert(msg.obj, agent);
-                }
-            }
             op::UMAD_UNREGISTER => {
                 if let Some(umad) = self.umad_conn(token) {
                     umad.agents.remove(&msg.obj);
@@ -81,6 +87,13 @@ impl Switch {
             op::UMAD_SEND => self.umad_send(token, msg),
             _ => {}
         }
+    }
+
+    pub(super) fn next_agent_number(&mut self) -> u16 {
+        let number = self.next_agent as u16;
+        // Zero would look like a transaction id that nobody has touched.
+        self.next_agent = (self.next_agent + 1) & 0xffff | u32::from(self.next_agent == 0xffff);
+        number
     }
 
     fn umad_conn(&mut self, token: u64) -> Option<&mut Umad> {
@@ -110,6 +123,9 @@ impl Switch {
             let (attribute, method) = (mad::attribute_name(mad::attribute(m)), mad::method_name(mad::method(m)));
             let host = self.devices[dev].host.clone();
             self.count(format!("sa.{host}.{attribute}.{method}"));
+        } else if mad::method(m) == mad::REPORT | mad::RESPONSE {
+            let host = self.devices[dev].host.clone();
+            self.count(format!("sa.{host}.Notice.ReportResp"));
         }
         let timeout = Duration::from_millis(msg.v[0].into());
         if request && !timeout.is_zero() {
@@ -246,8 +262,16 @@ impl Switch {
             self.count(format!("sa.{host}.{attribute}.status.0x{:04x}", mad::status(m)));
             return self.hand_over(pending.conn, pending.buffer);
         }
+        let own = dev.and_then(|d| self.devices[d].port(1));
+        let (real, view) = own.map_or((0, 0), |p| (p.info.sm_lid, p.view().sm_lid));
+        self.unasked(dev, m, if slid == real { view } else { slid });
+    }
+
+    /// Gives a MAD that answers nothing to the agent of the device's first port that wants such MADs.
+    pub(super) fn unasked(&mut self, dev: Option<usize>, m: &[u8; mad::SIZE], slid: u16) {
+        let method = mad::method(m);
         let wanted = self.conns.values().find_map(|c| match &c.kind {
-            Kind::Umad(umad) if Some(umad.dev) == dev => umad
+            Kind::Umad(umad) if Some(umad.dev) == dev && umad.port == 1 => umad
                 .agents
                 .iter()
                 .find(|(_, a)| a.class == mad::class(m) && a.methods >> (method & 0x7f) & 1 != 0)
@@ -255,6 +279,8 @@ impl Switch {
             _ => None,
         });
         let Some((token, agent)) = wanted else { return self.count("drop.mad_unwanted") };
+        let host = dev.map(|d| self.devices[d].host.clone()).unwrap_or_default();
+        self.count(format!("sa.{host}.{}.given", mad::attribute_name(mad::attribute(m))));
         let mut buffer = vec![0; HEADER + mad::SIZE];
         buffer[0..4].copy_from_slice(&agent.to_ne_bytes());
         set_source(&mut buffer, slid);

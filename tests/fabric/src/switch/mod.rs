@@ -5,6 +5,7 @@ pub mod conn;
 pub mod fault;
 pub mod mad;
 pub mod port;
+pub mod report;
 pub mod route;
 pub mod sim;
 pub mod sniff;

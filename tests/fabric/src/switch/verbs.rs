@@ -24,6 +24,7 @@ impl Switch {
             op::OPEN => self.open(token, &msg, &mut reply),
             op::SEND => return self.post_send(token, msg),
             op::POST_RECV => return self.post_recv(token, &msg),
+            op::UMAD_REGISTER => self.umad_register(token, &msg),
             op::RAISE => return self.raise_in(token, msg.index, msg.obj),
             _ => self.in_context(token, &msg, &mut reply),
         };

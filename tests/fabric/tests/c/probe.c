@@ -5,6 +5,7 @@
  *   hangup                                       opens everything, prints "ready", then which descriptors hung up
  *   netlink N                                    prints who sent each of N messages to the local service group
  *   notices N                                    subscribes to the SA's notices, prints the numbers of N traps
+ *   hold                                         has the SA's reports for itself, prints "ready" or "refused", and waits
  *   list                                         prints the devices and their ports
  */
 #include <arpa/inet.h>
@@ -124,6 +125,23 @@ static int notices(int count)
 	return 0;
 }
 
+static int hold(void)
+{
+	struct ibv_context *context = open_first();
+	long reports[16 / sizeof(long)] = { 1 << 6 };
+	int port = umad_open_port(ibv_get_device_name(context->device), 1);
+	int agent = umad_register(port, 3, 2, 0, reports);
+	int other = umad_register(port, 3, 2, 0, NULL);
+
+	if (port < 0 || other < 0)
+		return 1;
+	printf("%s\n", agent < 0 ? "refused" : "ready");
+	fflush(stdout);
+	if (agent >= 0)
+		poll(NULL, 0, 60000);
+	return 0;
+}
+
 static int events(int count)
 {
 	struct ibv_context *context = open_first();
@@ -233,6 +251,8 @@ int main(int argc, char **argv)
 		return path(argc, argv);
 	if (argc > 2 && !strcmp(argv[1], "notices"))
 		return notices(atoi(argv[2]));
+	if (argc > 1 && !strcmp(argv[1], "hold"))
+		return hold();
 	if (argc > 2 && !strcmp(argv[1], "events"))
 		return events(atoi(argv[2]));
 	if (argc > 1 && !strcmp(argv[1], "hangup"))

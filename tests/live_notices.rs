@@ -1,0 +1,212 @@
+//! What the subnet administrator tells while the service runs: on a real subnet, with a real subnet manager.
+
+#[path = "util/rob.rs"]
+mod rob;
+#[allow(unused_imports, reason = "each test program uses a part of it")]
+mod util;
+
+use std::io::{BufRead as _, BufReader};
+use std::process::{Child, Stdio};
+use std::time::{Duration, Instant};
+
+use ibacm_wire::client::Entry;
+use rob::{enter, hex, until};
+use util::client::{between, to_gid, to_lid};
+use util::{Client, Daemon, Lab, PATIENCE, Shared, compile, wait_for};
+
+static LAB: Shared = Shared::new(|o| o.hosts = 3);
+
+/// How often the service on H1 may have been granted something.
+fn granted(lab: &Lab<'_>) -> u64 {
+    lab.stat("sa.H1.InformInfo.status.0x0000").expect("the subnet counts")
+}
+
+/// The service on H1, once it hears what changes.
+fn hearing(lab: &Lab<'_>, options: &str) -> Daemon {
+    let before = granted(lab);
+    let daemon = lab.ours("H1", options);
+    let subscribed = wait_for(PATIENCE, || (granted(lab) >= before + 3).then_some(()));
+    assert!(subscribed.is_some(), "no subscription: {}", daemon.said());
+    daemon
+}
+
+/// Every question for a path to a host that there is.
+fn ways(lab: &Lab<'_>, host: &str) -> Vec<Vec<Entry>> {
+    let port = lab.port(host).expect("the host is there");
+    let address = format!("10.77.0.{}", &host[1..]);
+    vec![between("10.77.0.1", &address).to_vec(), vec![to_gid(0, port.gid)], vec![to_lid(0, port.lid)]]
+}
+
+/// Asks them all; each must have this answer, and the SA must have been asked so often.
+#[track_caller]
+fn ask(lab: &Lab<'_>, questions: &[Vec<Entry>], queries: u64) {
+    let mut client = Client::connect(lab, "H1");
+    let before = lab.path_queries("H1");
+    for question in questions {
+        client.resolve(question).path();
+    }
+    assert_eq!(lab.path_queries("H1") - before, queries);
+}
+
+/// A program on H1 that has the reports.
+fn holder(lab: &Lab<'_>) -> rob::Running {
+    let program = compile("report_agent", &["-libumad"]);
+    let mut child: Child =
+        lab.exec("H1", program).stdin(Stdio::null()).stdout(Stdio::piped()).spawn().expect("it starts");
+    let mut line = String::new();
+    let out = child.stdout.take().expect("it is piped");
+    BufReader::new(out).read_line(&mut line).expect("it says something");
+    assert_eq!(line, "ready\n");
+    rob::Running(child)
+}
+
+#[test]
+fn a_host_that_goes_and_comes_is_asked_for_again_and_no_other() {
+    let lab = enter(&LAB);
+    let _peers = (lab.ours("H2", ""), lab.ours("H3", ""));
+    let _daemon = hearing(&lab, "timeout 300\nretries 1\n");
+    let (stays, goes) = (ways(&lab, "H2"), ways(&lab, "H3"));
+    let by_gid = &goes[1];
+    ask(&lab, &stays, 3);
+    ask(&lab, &goes, 3);
+    ask(&lab, &goes, 0);
+    lab.reset_stats().unwrap();
+    lab.console("Unlink \"H3\"[1]").unwrap();
+    let mut client = Client::connect(&lab, "H1");
+    let noticed = wait_for(PATIENCE, || (client.resolve(by_gid).header.status != 0).then_some(()));
+    assert!(noticed.is_some(), "the old path is given out for ever");
+    assert!(lab.path_queries("H1") >= 1, "the SA was asked");
+    ask(&lab, &stays, 0);
+    lab.console("ReLink \"H3\"[1]").unwrap();
+    assert!(until(&mut client, by_gid, 0).is_some(), "it is back");
+    let given = || lab.stat("sa.H1.Notice.given").expect("the subnet counts");
+    let told = wait_for(PATIENCE, || {
+        let before = given();
+        std::thread::sleep(Duration::from_secs(1));
+        (given() == before).then_some(())
+    });
+    assert!(told.is_some(), "there is no end of notices");
+    client.resolve(by_gid).path();
+    lab.reset_stats().unwrap();
+    ask(&lab, &stays, 0);
+    ask(&lab, std::slice::from_ref(by_gid), 0);
+    lab.wait_joined("H3");
+    assert!(until(&mut client, &goes[0], 0).is_some());
+    let answered = wait_for(PATIENCE, || {
+        let (given, answered) = (lab.stat("sa.H1.Notice.given").ok()?, lab.stat("sa.H1.Notice.ReportResp").ok()?);
+        (given == answered).then_some(())
+    });
+    assert!(answered.is_some(), "each report is answered: {:?}", lab.stats());
+}
+
+#[test]
+fn a_notice_takes_effect_within_a_second_and_a_forged_one_never() {
+    let lab = enter(&LAB);
+    let _peers = (lab.ours("H2", ""), lab.ours("H3", ""));
+    let daemon = hearing(&lab, "");
+    let (two, three) = (ways(&lab, "H2"), ways(&lab, "H3"));
+    ask(&lab, &two, 3);
+    ask(&lab, &three, 3);
+    let gid = hex(&lab.port("H3").unwrap().gid);
+    lab.reset_stats().unwrap();
+    for trap in [64, 65] {
+        lab.inject(&format!("report H1 trap={trap} gid={gid} slid=77")).unwrap();
+        lab.inject(&format!("report H1 trap={trap} gid={gid} attr=0x35")).unwrap();
+    }
+    lab.inject("report H1 data=00 count=50").unwrap();
+    let heard = wait_for(PATIENCE, || (lab.stat("sa.H1.Notice.ReportResp").ok()? >= 52).then_some(()));
+    assert!(heard.is_some(), "{:?}", lab.stats());
+    assert_eq!(lab.stat("sa.H1.Notice.ReportResp").unwrap(), 52, "who forges is not answered");
+    ask(&lab, &three, 0);
+    for trap in [64, 65] {
+        lab.inject(&format!("report H1 trap={trap} gid={gid}")).unwrap();
+        let begin = Instant::now();
+        let mut client = Client::connect(&lab, "H1");
+        let again = wait_for(PATIENCE, || {
+            client.resolve(&three[1]).path();
+            (lab.path_queries("H1") > 0).then_some(())
+        });
+        assert!(again.is_some() && begin.elapsed() < Duration::from_secs(1), "{:?}", begin.elapsed());
+        ask(&lab, &[three[0].clone(), three[2].clone()], 2);
+        ask(&lab, &three, 0);
+        ask(&lab, &two, 0);
+        lab.reset_stats().unwrap();
+    }
+    // Of routes that may have changed nobody hears at once.
+    lab.inject("report H1 trap=128 lid=1").unwrap();
+    ask(&lab, &two, 0);
+    ask(&lab, &three, 0);
+    let used = rob::processor(daemon.pid());
+    lab.inject(&format!("report H1 trap=65 gid={gid} count=20000")).unwrap();
+    let over = wait_for(PATIENCE, || (rob::idle_second(daemon.pid()) <= Duration::from_millis(20)).then_some(()));
+    assert!(over.is_some() && lab.stat("sa.H1.Notice.given").unwrap() >= 20_000, "{:?}", lab.stats());
+    ask(&lab, &two, 0);
+    ask(&lab, &three, 3);
+    let used = rob::processor(daemon.pid()) - used;
+    assert!(used < Duration::from_secs(5), "{used:?} for a flood");
+    assert!(!daemon.said().contains("ERR"), "{}", daemon.said());
+}
+
+#[test]
+fn a_manager_that_starts_anew_is_subscribed_to_again() {
+    let lab = enter(&LAB);
+    let _daemon = hearing(&lab, "timeout 300\nretries 1\n");
+    let goes = &ways(&lab, "H3")[1..2];
+    ask(&lab, goes, 1);
+    let before = granted(&lab);
+    lab.manager("restart").unwrap();
+    let again = wait_for(PATIENCE, || (granted(&lab) >= before + 3).then_some(()));
+    assert!(again.is_some(), "{:?}", lab.stats());
+    lab.console("Unlink \"H3\"[1]").unwrap();
+    let mut client = Client::connect(&lab, "H1");
+    let noticed = wait_for(PATIENCE, || (client.resolve(&goes[0]).header.status != 0).then_some(()));
+    lab.console("ReLink \"H3\"[1]").unwrap();
+    assert!(noticed.is_some(), "nothing was told: {:?}", lab.stats());
+    assert!(until(&mut client, &goes[0], 0).is_some());
+}
+
+#[test]
+fn where_the_administrator_refuses_the_service_works_as_before_and_says_so() {
+    let lab = enter(&LAB);
+    lab.inject("sa status host=H1 attr=0x03 status=0x0700").unwrap();
+    let daemon = lab.ours("H1", "sa_depth 1\n");
+    let said = wait_for(PATIENCE, || daemon.said().contains("nobody tells what changes").then_some(()));
+    assert!(said.is_some() && daemon.said().contains("0x0700"), "{}", daemon.said());
+    let two = ways(&lab, "H2");
+    ask(&lab, &two[1..], 2);
+    ask(&lab, &two[1..], 0);
+    std::thread::sleep(Duration::from_secs(2));
+    assert_eq!(lab.stat("sa.H1.InformInfo.Set").unwrap(), 1, "it does not insist");
+    assert_eq!(daemon.said().matches("nobody tells").count(), 1, "{}", daemon.said());
+}
+
+#[test]
+fn a_subscription_without_an_answer_delays_nobody() {
+    let lab = enter(&LAB);
+    lab.inject("sa drop host=H1 attr=0x03").unwrap();
+    let daemon = lab.ours("H1", "sa_depth 1\n");
+    let asked = wait_for(PATIENCE, || (lab.stat("sa.H1.InformInfo.Set").ok()? > 0).then_some(()));
+    assert!(asked.is_some());
+    let begin = Instant::now();
+    ask(&lab, &ways(&lab, "H2")[1..], 2);
+    lab.inject("event H1 CLIENT_REREGISTER").unwrap();
+    ask(&lab, &ways(&lab, "H3")[1..], 2);
+    assert!(begin.elapsed() < Duration::from_secs(1), "{:?}", begin.elapsed());
+    assert!(!daemon.said().contains("nobody tells"), "{}", daemon.said());
+}
+
+#[test]
+fn where_another_program_has_the_reports_the_service_works_as_before_and_says_so() {
+    let lab = enter(&LAB);
+    let other = holder(&lab);
+    let daemon = lab.ours("H1", "");
+    assert!(daemon.said().contains("another program has the SA's notices"), "{}", daemon.said());
+    let two = ways(&lab, "H2");
+    ask(&lab, &two[1..], 2);
+    ask(&lab, &two[1..], 0);
+    std::thread::sleep(Duration::from_millis(2_500));
+    assert_eq!(lab.stat("sa.H1.InformInfo.Set").unwrap(), 0, "nobody would answer the reports");
+    drop(other);
+    let free = wait_for(Duration::from_secs(60), || (granted(&lab) >= 3).then_some(()));
+    assert!(free.is_some(), "it takes them when they are free: {}", daemon.said());
+}
