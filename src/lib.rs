@@ -22,6 +22,7 @@ pub mod local_service;
 pub mod log;
 mod netlink;
 pub mod options;
+mod pace;
 pub mod preload;
 pub mod publish;
 pub mod rates;

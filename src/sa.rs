@@ -11,6 +11,7 @@ use ibacm_wire::sa::{self, McMember, SaMad};
 use ibacm_wire::{PathRecord, client::Status, path::mask};
 
 use crate::keyed::Rng;
+use crate::pace::Pace;
 use crate::time::Time;
 
 /// Questions that wait for their turn at most.
@@ -20,6 +21,8 @@ const BUSY_PAUSE_MAX: Duration = Duration::from_secs(2);
 /// How much longer than the kernel should need an answer is waited for, in case that the kernel never gives the
 /// question back.
 const GRACE: Duration = Duration::from_secs(2);
+/// Questions on their way that no longer keep others from being asked.
+const MAX_LATE: usize = 64;
 
 /// Limits of the client.
 #[derive(Clone, Copy, Debug)]
@@ -122,6 +125,8 @@ struct Request<P> {
     /// When the first "busy" came.
     busy_since: Option<Time>,
     busy: u32,
+    /// It has been on its way for so long that it no longer counts against the depth.
+    late: bool,
 }
 
 /// Questions of a port, each on behalf of a `P`.
@@ -134,6 +139,7 @@ pub struct SaClient<P> {
     open: HashMap<u32, Request<P>>,
     next_tid: u32,
     paused_until: Time,
+    pace: Pace,
 }
 
 impl<P> SaClient<P> {
@@ -146,6 +152,7 @@ impl<P> SaClient<P> {
             open: HashMap::new(),
             next_tid: rng.next_u64() as u32,
             paused_until: Time(0),
+            pace: Pace::default(),
         }
     }
 
@@ -170,7 +177,7 @@ impl<P> SaClient<P> {
         if self.queue.len() + self.joins.len() >= MAX_QUEUE {
             return Err(who);
         }
-        let request = Request { who, ask, since: now, busy_since: None, busy: 0 };
+        let request = Request { who, ask, since: now, busy_since: None, busy: 0, late: false };
         match ask {
             Ask::Join(_) => self.joins.push_front(request),
             Ask::Path(_) => self.queue.push_back(request),
@@ -192,9 +199,29 @@ impl<P> SaClient<P> {
         if self.joins.is_empty() && self.queue.is_empty() {
             return (false, false);
         }
-        let joins = self.open.values().filter(|r| matches!(r.ask, Ask::Join(_))).count();
-        let (depth, others) = (self.config.depth, self.open.len() - joins);
+        let counted = self.open.values().filter(|r| !r.late);
+        let joins = counted.clone().filter(|r| matches!(r.ask, Ask::Join(_))).count();
+        let (depth, others) = (self.config.depth, counted.count() - joins);
         (!self.joins.is_empty() && joins < depth, !self.queue.is_empty() && others < depth)
+    }
+
+    /// When the oldest question that keeps others waiting becomes late.
+    fn late_at(&self) -> Time {
+        let waiting = !(self.joins.is_empty() && self.queue.is_empty());
+        let late = self.open.values().filter(|r| r.late).count();
+        if waiting && self.may_send() == (false, false) && late < MAX_LATE { self.pace.late_at() } else { Time::NEVER }
+    }
+
+    fn find_late(&mut self, now: Time) {
+        if self.late_at() > now {
+            return;
+        }
+        let joins = !self.joins.is_empty();
+        let blocks = |r: &&mut Request<P>| !r.late && matches!(r.ask, Ask::Join(_)) == joins;
+        if let Some(oldest) = self.open.values_mut().filter(blocks).min_by_key(|r| r.since) {
+            oldest.late = true;
+        }
+        self.pace.stalled(now);
     }
 
     /// The next MAD that is to be sent now, and the transaction id in it (32 bits: the kernel owns the rest).
@@ -202,12 +229,16 @@ impl<P> SaClient<P> {
         if now < self.paused_until {
             return None;
         }
+        self.find_late(now);
         let mut request = match self.may_send() {
             (true, _) => self.joins.pop_front()?,
             (false, true) => self.queue.pop_front()?,
             (false, false) => return None,
         };
-        request.since = now;
+        (request.since, request.late) = (now, false);
+        if self.open.values().all(|r| r.late) {
+            self.pace.begin(now);
+        }
         loop {
             self.next_tid = self.next_tid.wrapping_add(1);
             if self.next_tid != 0 && !self.open.contains_key(&self.next_tid) {
@@ -237,6 +268,7 @@ impl<P> SaClient<P> {
         }
         let result = check(&open.ask, mad);
         let mut request = self.open.remove(&tid)?;
+        self.pace.answered(now, (!request.late).then(|| request.since.until(now)));
         if result == Err(SaError::Status(sa::STATUS_BUSY)) {
             let since = *request.busy_since.get_or_insert(now);
             let base = BUSY_PAUSE.saturating_mul(1 << request.busy.min(6)).min(BUSY_PAUSE_MAX);
@@ -292,8 +324,8 @@ impl<P> SaClient<P> {
         let limit = self.config.total();
         let queued = self.joins.iter().chain(self.queue.iter().take(64)).map(|r| r.since.plus(limit)).min();
         let open = self.open.values().map(|r| r.since.plus(limit + GRACE)).min().unwrap_or(Time::NEVER);
-        let resume = if self.may_send() == (false, false) { Time::NEVER } else { self.paused_until };
-        queued.unwrap_or(Time::NEVER).min(open).min(resume)
+        let resume = if self.may_send() == (false, false) { self.late_at() } else { Time(0) };
+        queued.unwrap_or(Time::NEVER).min(open).min(resume.max(self.paused_until))
     }
 
     /// Takes everything out, because the port is gone.
