@@ -23,6 +23,7 @@ pub mod log;
 mod neighbours;
 mod netlink;
 pub mod options;
+mod pace;
 pub mod preload;
 pub mod publish;
 pub mod rates;

@@ -12,6 +12,7 @@ use ibacm_wire::sa::{self, McMember, SaMad};
 use ibacm_wire::{PathRecord, client::Status, path::mask};
 
 use crate::keyed::Rng;
+use crate::pace::Pace;
 use crate::time::Time;
 
 /// Questions that wait for their turn at most.
@@ -21,6 +22,8 @@ const BUSY_PAUSE_MAX: Duration = Duration::from_secs(2);
 /// How much longer than the kernel should need an answer is waited for, in case that the kernel never gives the
 /// question back.
 const GRACE: Duration = Duration::from_secs(2);
+/// Questions on their way that no longer keep others from being asked.
+const MAX_LATE: usize = 64;
 
 /// Limits of the client.
 #[derive(Clone, Copy, Debug)]
@@ -127,6 +130,8 @@ struct Request<P> {
     /// When the first "busy" came.
     busy_since: Option<Time>,
     busy: u32,
+    /// It has been on its way for so long that it no longer counts against the depth.
+    late: bool,
 }
 
 /// Whose turn it is.
@@ -150,6 +155,7 @@ pub struct SaClient<P> {
     paused_until: Time,
     /// As `paused_until`, for what nobody waits for.
     idle_until: Time,
+    pace: Pace,
 }
 
 impl<P> SaClient<P> {
@@ -164,6 +170,7 @@ impl<P> SaClient<P> {
             next_tid: rng.next_u64() as u32,
             paused_until: Time(0),
             idle_until: Time(0),
+            pace: Pace::default(),
         }
     }
 
@@ -188,7 +195,7 @@ impl<P> SaClient<P> {
         if self.queue.len() + self.joins.len() >= MAX_QUEUE {
             return Err(who);
         }
-        let request = Request { who, ask, idle: false, since: now, busy_since: None, busy: 0 };
+        let request = Request { who, ask, idle: false, since: now, busy_since: None, busy: 0, late: false };
         match ask {
             Ask::Join(_) => self.joins.push_front(request),
             Ask::Path(_) | Ask::Inform(_) => self.queue.push_back(request),
@@ -202,7 +209,7 @@ impl<P> SaClient<P> {
         if self.idle.len() >= MAX_QUEUE {
             return Err(who);
         }
-        self.idle.push_back(Request { who, ask, idle: true, since: now, busy_since: None, busy: 0 });
+        self.idle.push_back(Request { who, ask, idle: true, since: now, busy_since: None, busy: 0, late: false });
         Ok(())
     }
 
@@ -227,12 +234,31 @@ impl<P> SaClient<P> {
         if self.joins.is_empty() && self.queue.is_empty() {
             return (!self.idle.is_empty() && self.open.is_empty()).then_some(Turn::Idle);
         }
-        let open = self.open.values().filter(|r| !r.idle);
-        let joins = open.clone().filter(|r| matches!(r.ask, Ask::Join(_))).count();
+        let counted = self.open.values().filter(|r| !r.idle && !r.late);
+        let joins = counted.clone().filter(|r| matches!(r.ask, Ask::Join(_))).count();
         if !self.joins.is_empty() && joins < self.config.depth {
             return Some(Turn::Join);
         }
-        (!self.queue.is_empty() && open.count() - joins < self.config.depth).then_some(Turn::Other)
+        (!self.queue.is_empty() && counted.count() - joins < self.config.depth).then_some(Turn::Other)
+    }
+
+    /// When the oldest question that keeps others waiting becomes late.
+    fn late_at(&self) -> Time {
+        let waiting = !(self.joins.is_empty() && self.queue.is_empty());
+        let late = self.open.values().filter(|r| r.late).count();
+        if waiting && self.turn().is_none() && late < MAX_LATE { self.pace.late_at() } else { Time::NEVER }
+    }
+
+    fn find_late(&mut self, now: Time) {
+        if self.late_at() > now {
+            return;
+        }
+        let joins = !self.joins.is_empty();
+        let blocks = |r: &&mut Request<P>| !r.idle && !r.late && matches!(r.ask, Ask::Join(_)) == joins;
+        if let Some(oldest) = self.open.values_mut().filter(blocks).min_by_key(|r| r.since) {
+            oldest.late = true;
+        }
+        self.pace.stalled(now);
     }
 
     /// The next MAD that is to be sent now, and the transaction id in it (32 bits: the kernel owns the rest).
@@ -240,13 +266,17 @@ impl<P> SaClient<P> {
         if now < self.paused_until {
             return None;
         }
+        self.find_late(now);
         let mut request = match self.turn()? {
             Turn::Join => self.joins.pop_front()?,
             Turn::Other => self.queue.pop_front()?,
             Turn::Idle if now < self.idle_until => return None,
             Turn::Idle => self.idle.pop_front()?,
         };
-        request.since = now;
+        (request.since, request.late) = (now, false);
+        if self.open.values().all(|r| r.late || r.idle) {
+            self.pace.begin(now);
+        }
         loop {
             self.next_tid = self.next_tid.wrapping_add(1);
             if self.next_tid != 0 && !self.open.contains_key(&self.next_tid) {
@@ -277,6 +307,7 @@ impl<P> SaClient<P> {
         }
         let result = check(&open.ask, mad);
         let mut request = self.open.remove(&tid)?;
+        self.pace.answered(now, (!request.late).then(|| request.since.until(now)));
         let busy = result == Err(SaError::Status(sa::STATUS_BUSY));
         if busy && matches!(request.ask, Ask::Inform(_)) {
             // whoever subscribes has time: no other question is to wait for that
@@ -340,7 +371,7 @@ impl<P> SaClient<P> {
         let queued = self.joins.iter().chain(self.queue.iter().take(64)).map(|r| r.since.plus(limit)).min();
         let open = self.open.values().map(|r| r.since.plus(limit + GRACE)).min().unwrap_or(Time::NEVER);
         let resume = match self.turn() {
-            None => Time::NEVER,
+            None => self.late_at().max(self.paused_until),
             Some(Turn::Idle) => self.paused_until.max(self.idle_until),
             Some(_) => self.paused_until,
         };

@@ -96,7 +96,6 @@ fn nothing_waits_for_ever() {
     c.submit(Time(0), 1, question(1)).unwrap();
     c.submit(Time(0), 2, question(2)).unwrap();
     c.next_to_send(Time(0)).unwrap();
-    assert_eq!(c.next_deadline(), Time(2_000_000));
     assert!(c.on_time(Time(1_999_999)).is_none());
     assert_eq!(c.on_time(Time(2_000_000)).unwrap().who, 2);
     assert!(c.on_time(Time(2_000_000)).is_none());
@@ -178,4 +177,44 @@ fn what_nobody_waits_for_is_asked_alone_and_delays_nobody() {
     assert_eq!(again.path().dgid(), Gid([10; 16]));
     c.withdraw(|who| *who == 11);
     assert_eq!(c.drain(), [10]);
+}
+
+#[test]
+fn a_question_that_was_lost_holds_others_up_for_a_moment() {
+    let (mut c, mut rng) = client(1);
+    for i in 1..=20u8 {
+        c.submit(Time(0), u32::from(i), question(i)).unwrap();
+    }
+    let (_, lost) = c.next_to_send(Time(0)).unwrap();
+    let mut now = Time(0);
+    for who in 2..=20 {
+        // The first of them has to be missed before the next is asked; the others follow as answers come.
+        if who == 2 {
+            assert!(c.next_to_send(now).is_none());
+            now = c.next_deadline();
+            assert!((1_000..=100_000).contains(&now.0), "{now:?}");
+        }
+        let (_, mad) = c.next_to_send(now).unwrap();
+        assert!(c.next_to_send(now).is_none(), "one question at a time");
+        assert_eq!(c.received(now, 0, &answer(&mad, 0), &mut rng).unwrap().who, who);
+    }
+    // The kernel has repeated it.
+    assert_eq!(c.received(Time(2_000_000), 0, &answer(&lost, 0), &mut rng).unwrap().who, 1);
+    assert!(c.is_empty());
+}
+
+#[test]
+fn an_sa_that_answers_nothing_is_asked_ever_more_rarely() {
+    let (mut c, _) = client(1);
+    for i in 1..=100u8 {
+        c.submit(Time(0), u32::from(i), question(i)).unwrap();
+    }
+    let (mut now, mut sent) = (Time(0), Vec::new());
+    while now < Time(2_000_000) {
+        while c.next_to_send(now).is_some() {
+            sent.push(now.0 / 1000);
+        }
+        now = c.next_deadline();
+    }
+    assert_eq!(sent, [0, 20, 60, 140, 300, 620, 1260], "milliseconds");
 }
