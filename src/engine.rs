@@ -5,9 +5,11 @@
 //! the same code.
 
 mod action;
+mod announce;
 mod config;
 mod endpoint;
 mod groups;
+mod link_local;
 mod local;
 mod peers;
 mod ports;
@@ -23,6 +25,7 @@ mod tests;
 
 pub use action::{Action, Av, ClientId, EpId, PortId, Reply, Rx};
 pub use config::{Config, RouteProt};
+pub use link_local::Link;
 pub use local::{LocalName, PkeyChoice, SystemAddr};
 pub use ports::PortInfo;
 pub use request::{Outcome, RouteLookup, Unroutable};
@@ -60,6 +63,7 @@ pub struct Engine {
     counters: [u64; COUNTERS],
     dropped: u64,
     waiters: Waiters,
+    moved: announce::Moved,
     actions: VecDeque<Action>,
 }
 
@@ -82,6 +86,7 @@ impl Engine {
             counters: [0; COUNTERS],
             dropped: 0,
             waiters: Waiters::default(),
+            moved: announce::Moved::default(),
             actions: VecDeque::new(),
         }
     }

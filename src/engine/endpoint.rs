@@ -7,6 +7,7 @@ use ibacm_wire::client::{COUNTERS, Entry};
 use ibacm_wire::sa::McMember;
 
 use super::action::{Av, ClientId, PortId};
+use super::announce::Announcement;
 use crate::addr::Addr;
 use crate::arp::Arp;
 use crate::cache::{Cache, DestId};
@@ -114,6 +115,7 @@ pub(super) struct Endpoint {
     pub arp: Arp,
     pub responses: VecDeque<Response>,
     pub responses_sent: usize,
+    pub announcement: Announcement,
     pub counters: [u64; COUNTERS],
 }
 

@@ -130,6 +130,7 @@ impl Engine {
                 self.actions.push_back(Action::Attach { ep, mgid, mlid: rec.mlid });
             }
             self.group_joined(now, ep);
+            self.announce_moved(now, ep);
         }
         self.log(1, || format!("joined {mgid}, LID {:#06x}", rec.mlid));
     }

@@ -19,13 +19,14 @@ fn take<T>(share: &mut usize, next: impl FnOnce() -> Option<T>) -> Option<T> {
 
 impl Engine {
     pub(super) fn deadline(&mut self) -> Time {
-        let mut next = Time::NEVER;
+        let mut next = self.moved.deadline();
         for p in self.ports.iter().filter(|p| p.info.active) {
             next = next.min(p.sa.next_deadline());
         }
         for e in self.eps.iter_mut().filter(|e| e.up) {
             next = next.min(e.arp.next_deadline());
             next = next.min(e.await_group.front().map_or(Time::NEVER, |w| w.0));
+            next = next.min(e.announcement.deadline());
             for g in &e.groups {
                 if let GroupState::Failed(at) = g.state {
                     next = next.min(at);
@@ -54,6 +55,8 @@ impl Engine {
             }
         }
         self.retry_joins(now);
+        self.announce_due(now);
+        self.moved_due(now);
         for i in 0..self.eps.len() {
             self.pump_arp(now, EpId(i as u32));
         }
