@@ -101,6 +101,12 @@ impl Addr {
     }
 }
 
+impl std::hash::Hash for Addr {
+    fn hash<H: std::hash::Hasher>(&self, state: &mut H) {
+        (self.kind, self.as_bytes()).hash(state);
+    }
+}
+
 impl fmt::Display for Addr {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         if let Some(ip) = self.as_ip() {

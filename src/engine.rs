@@ -5,12 +5,14 @@
 //! the same code.
 
 mod action;
+mod announce;
 mod config;
 mod doubt;
 mod endpoint;
 mod fallback;
 mod groups;
 mod ladder;
+mod link_local;
 mod local;
 mod notices;
 mod peers;
@@ -28,6 +30,7 @@ mod tests;
 
 pub use action::{Action, Av, ClientId, EpId, NeighbourToken, PortId, Reply, Rx};
 pub use config::{Config, RouteProt};
+pub use link_local::Link;
 pub use local::{LocalName, PkeyChoice, SystemAddr};
 pub use ports::PortInfo;
 pub use request::{Outcome, RouteLookup, Unroutable};
@@ -68,6 +71,7 @@ pub struct Engine {
     asked_neighbours: u64,
     dropped: u64,
     waiters: Waiters,
+    moved: announce::Moved,
     actions: VecDeque<Action>,
 }
 
@@ -92,6 +96,7 @@ impl Engine {
             asked_neighbours: 0,
             dropped: 0,
             waiters: Waiters::default(),
+            moved: announce::Moved::default(),
             actions: VecDeque::new(),
         }
     }

@@ -10,6 +10,17 @@ use crate::server::ClientId;
 use crate::token::{self, kind};
 use crate::ud::{Av, AvGrh, Completion, UdEndpoint};
 
+/// Receives that endpoints share where there are many, as with hundreds of virtual functions and partitions: their
+/// buffers are locked memory, 300 bytes each.
+const RECEIVES: usize = 131_072;
+/// What each has at least.
+const FEWEST_RECEIVES: usize = 64;
+
+/// How many receives one of so many endpoints gets.
+fn share_of_receives(wanted: usize, endpoints: usize) -> usize {
+    wanted.min((RECEIVES / endpoints.max(1)).max(FEWEST_RECEIVES))
+}
+
 impl Daemon {
     /// Does everything that the engine wants, and what it wants after that.
     pub(super) fn do_actions(&mut self) {
@@ -77,9 +88,8 @@ impl Daemon {
         let Some(device) = self.devices.get(d).and_then(Option::as_ref) else { return };
         let Some(number) = device.ports.get(p).map(|p| p.number) else { return };
         let cookie = u64::from(ep.0);
-        let made =
-            UdEndpoint::new(&device.ud, cookie, number, pkey_index, datagram::QKEY, self.depths.recv, self.depths.send);
-        match made {
+        let (recv, send) = (share_of_receives(self.depths.recv, self.engine.endpoint_count()), self.depths.send);
+        match UdEndpoint::new(&device.ud, cookie, number, pkey_index, datagram::QKEY, recv, send) {
             Ok(endpoint) => {
                 let qpn = endpoint.qpn();
                 self.endpoints.insert(ep, endpoint);
@@ -187,6 +197,20 @@ impl Daemon {
         if broken {
             self.endpoints.remove(&ep);
             self.open_later(ep);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn many_endpoints_share_their_receives() {
+        for (wanted, endpoints, have) in
+            [(1024, 0, 1024), (1024, 1, 1024), (1024, 128, 1024), (1024, 256, 512), (1024, 10_000, 64), (9, 10_000, 9)]
+        {
+            assert_eq!(share_of_receives(wanted, endpoints), have, "{wanted} each for {endpoints}");
         }
     }
 }

@@ -90,15 +90,12 @@ impl Daemon {
         let place = device.ports.iter().position(|p| p.number == number)?;
         match device.query(number) {
             Ok(info) => {
-                let gids_changed = self
-                    .ports
-                    .iter()
-                    .find(|(_, at)| **at == (index, place))
-                    .and_then(|(id, _)| self.engine.port(*id))
-                    .is_some_and(|old| old.gids != info.gids);
                 let active = info.active;
                 let known = self.ports.iter().find(|(_, at)| **at == (index, place)).map(|(id, _)| *id);
-                self.ports_changed |= known.and_then(|id| self.engine.port(id)).is_none_or(|old| old.active != active);
+                let old = known.and_then(|id| self.engine.port(id));
+                // of a device that was away nobody knows what its interfaces were told meanwhile
+                let gids_changed = old.is_none_or(|old| old.gids != info.gids);
+                self.ports_changed |= old.is_none_or(|old| old.active != active);
                 let reports = device.ports.get(place).and_then(|p| p.umad.as_ref()).is_some_and(UmadPort::has_reports);
                 let id = self.engine.set_port(self.now, info);
                 self.engine.set_reports(self.now, id, reports);

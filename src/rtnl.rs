@@ -237,6 +237,12 @@ impl Rtnl {
         &self.table
     }
 
+    /// The port GID and the partition of an InfiniBand interface.
+    #[must_use]
+    pub fn link(&self, ifindex: u32) -> Option<([u8; 16], u16)> {
+        self.table.link_of(ifindex)
+    }
+
     /// What happened so far.
     #[must_use]
     pub fn counters(&self) -> Counters {

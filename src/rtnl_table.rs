@@ -270,6 +270,13 @@ impl Table {
         std::mem::take(&mut self.changed)
     }
 
+    /// The port GID and the partition of an interface that has both.
+    #[must_use]
+    pub fn link_of(&self, index: u32) -> Option<([u8; 16], u16)> {
+        let interface = self.interfaces.get(&index)?;
+        Some((interface.gid()?, interface.pkey()?))
+    }
+
     /// All addresses that have a port and a partition, in a fixed order.
     #[must_use]
     pub fn snapshot(&self) -> Vec<SystemAddr> {

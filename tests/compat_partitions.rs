@@ -5,6 +5,7 @@ mod util;
 use ibacm_wire::Gid;
 use ibacm_wire::client::{EP_FLAG_DEST, EP_FLAG_SOURCE};
 use util::client::{between, name, to_lid};
+use util::family::IPV6;
 use util::{Client, Lab, Program, Shared, partitions};
 
 /// H1 is a limited member of 0x0123, H2 and H3 full ones; all are full members of 0x0001.
@@ -46,10 +47,11 @@ fn limited_and_full_forms_name_one_partition() {
             assert!(joined.is_some(), "{host} does not join the partition's group: {}", daemon.said());
             daemon
         });
+    let subnet = if IPV6 { "fd77:0:0:13::" } else { "10.90.0." };
     for host in ["H1", "H2", "H3"] {
         let said = lab.acme(host, &["-e"]);
         assert_eq!(said.matches(",ibacmp,").count(), 2, "one endpoint a partition: {said}");
-        let red = said.lines().find(|l| l.contains("10.90.0.")).expect("the partition's endpoint");
+        let red = said.lines().find(|l| l.contains(subnet)).expect("the partition's endpoint");
         assert!(red.ends_with(&format!(",red-{host}")), "{red}");
         assert!(red.contains(if host == "H1" { ",0x0123," } else { ",0x8123," }), "{red}");
         // The name of a group has the bit of full members, whatever its member is.

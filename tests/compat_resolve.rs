@@ -11,6 +11,7 @@ use ibacm_wire::client::{
 };
 use ibacm_wire::{Gid, PathRecord, path};
 use util::client::{between, ip, name, to_gid, to_lid};
+use util::family::{IPV6, here};
 use util::{Client, Daemon, Lab, Message, Program, Shared, sa};
 
 static SUBNET: Shared = Shared::new(|o| o.hosts = 4);
@@ -71,7 +72,7 @@ fn ib_acme_prints_the_path_of_the_sa() {
         [("i", "10.77.0.3", "10.77.0.1"), ("i", "fd77::3", "fd77::1"), ("n", "h3", "h1")]
     {
         let said = lab.acme("H1", &["-f", format, "-d", destination]);
-        assert!(said.contains(&format!("Source: {source}\n")), "{said}");
+        assert!(said.contains(&format!("Source: {}\n", here(source))), "{said}");
     }
 }
 
@@ -173,7 +174,7 @@ fn own_addresses_need_no_fabric() {
     for (own, kind) in [("10.77.0.1", TYPE_IP), ("fd77::1", TYPE_IP6)] {
         let reply = client.resolve(&[ip(EP_FLAG_DEST, own)]);
         assert_eq!(check_reply(&reply, Some(ip(EP_FLAG_SOURCE, own))), wanted);
-        assert_eq!(reply.entries()[1].kind, kind);
+        assert_eq!(reply.entries()[1].kind == kind, !IPV6, "{own}");
         assert_eq!(check_reply(&client.resolve(&between(own, own)), None), wanted);
     }
     let reply = client.resolve(&[name(EP_FLAG_DEST, "H1-1")]);

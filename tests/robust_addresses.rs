@@ -13,6 +13,7 @@ use std::time::Duration;
 use ibacm_wire::client::{EP_CONFIG_LEN, HDR_LEN, Status};
 use rob::{code, enter, ip, until};
 use util::client::between;
+use util::family::{IPV6, here, ip_command};
 use util::{Client, Lab, PATIENCE, Shared, wait_for};
 
 static LAB: Shared = Shared::new(|o| o.hca_ports = 2);
@@ -29,7 +30,8 @@ fn shown(lab: &Lab<'_>, port: u8) -> BTreeSet<String> {
 
 #[track_caller]
 fn shows(lab: &Lab<'_>, port: u8, address: &str, there: bool) {
-    let found = wait_for(PATIENCE, || (shown(lab, port).contains(address) == there).then_some(()));
+    let address = here(address);
+    let found = wait_for(PATIENCE, || (shown(lab, port).contains(&address) == there).then_some(()));
     assert!(found.is_some(), "{address} on port {port}: {:?}", shown(lab, port));
 }
 
@@ -97,11 +99,18 @@ fn links_go_down_and_up() {
     let question = between("10.77.0.1", "10.77.0.2");
     let mut client = Client::connect(&lab, "H1");
     client.resolve(&question).path();
-    // Of an interface: its IPv4 addresses stay.
+    // Of an interface: its IPv4 addresses stay, its IPv6 addresses go.
     ip(&lab, "H1", "link set ib0 down");
+    if IPV6 {
+        assert!(until(&mut client, &question, code(Status::Esrcaddr)).is_some(), "the address is gone");
+    }
     std::thread::sleep(Duration::from_millis(100));
-    client.resolve(&question).path();
+    assert_eq!(rob::status(&mut client, &question) == 0, !IPV6);
     ip(&lab, "H1", "link set ib0 up");
+    if IPV6 {
+        ip(&lab, "H1", "addr add 10.77.0.1/16 dev ib0");
+        assert!(until(&mut client, &question, 0).is_some(), "the address is served");
+    }
     client.resolve(&question).path();
     // Of a port, whose addresses come later than it does.
     lab.console("Unlink \"H1\"[1]").unwrap();
@@ -153,6 +162,7 @@ fn more_news_than_the_kernel_keeps() {
             .stderr(Stdio::null())
             .spawn()
             .unwrap();
+        let lines: String = lines.lines().map(|l| ip_command(l) + "\n").collect();
         std::io::Write::write_all(&mut child.stdin.take().unwrap(), lines.as_bytes()).unwrap();
         assert!(child.wait().unwrap().success());
     };
@@ -171,7 +181,7 @@ fn more_news_than_the_kernel_keeps() {
     batch("addr del 10.77.0.1/16 dev ib0\naddr add 10.77.30.1/16 dev ib0\n");
     daemon.signal("CONT");
     shows(&lab, 1, "10.77.30.1/16", true);
-    let wanted: BTreeSet<String> = ["10.77.30.1/16", "fd77::1/64", "h1"].map(str::to_owned).into();
+    let wanted: BTreeSet<String> = ["10.77.30.1/16", "fd77::1/64", "h1"].map(here).into();
     let seen = shown(&lab, 1);
     assert!(seen.is_superset(&wanted) && seen.len() <= wanted.len() + 1, "{seen:?}");
     // And awake.

@@ -8,6 +8,7 @@ use ibacm_wire::datagram::{Groups, PEER_MAX_GIDS};
 use ibacm_wire::sa::McMember;
 
 use super::action::{Av, ClientId, PortId};
+use super::announce::Announcement;
 use super::fallback::Fallback;
 use super::ladder::Class;
 use super::refresh::Refreshes;
@@ -134,6 +135,7 @@ pub(super) struct Endpoint {
     pub refreshes: Refreshes,
     pub responses: VecDeque<Response>,
     pub responses_sent: usize,
+    pub announcement: Announcement,
     pub counters: [u64; COUNTERS],
     pub more: [u64; MORE],
 }

@@ -176,6 +176,7 @@ impl Engine {
                 self.actions.push_back(Action::Attach { ep, mgid, mlid: rec.mlid });
             }
             self.group_joined(now, ep);
+            self.announce_moved(now, ep);
         }
         self.eps[ep.0 as usize].refreshes.better_group |= old.is_none();
         self.look_for_better(now, ep);

@@ -1,5 +1,6 @@
 //! Addresses of this host: which endpoint has which, from the interfaces and the address file.
 
+use std::collections::{HashMap, HashSet, VecDeque};
 use std::net::IpAddr;
 
 use ibacm_wire::{Gid, PathRecord, path};
@@ -118,35 +119,34 @@ impl Engine {
             n.device.eq_ignore_ascii_case(&port.device) && n.port == port.port && same_partition(named, pkey)
         });
         let names = names.map(|n| LocalAddr { addr: n.addr, text: n.text.clone() });
-        let mut out: Vec<LocalAddr> = Vec::new();
-        for a in system.chain(names) {
-            if !out.iter().any(|b| b.addr == a.addr) {
-                out.push(a);
-            }
-        }
-        out
+        let mut seen = HashSet::new();
+        system.chain(names).filter(|a| seen.insert(a.addr)).collect()
     }
 
     /// Makes `wanted` the endpoint's addresses; those that stay keep their place in the list.
     pub(super) fn set_endpoint_addrs(&mut self, ep: EpId, wanted: Vec<LocalAddr>) {
         let e = &mut self.eps[ep.0 as usize];
+        let mut wanted_addrs: HashSet<Addr> = wanted.iter().map(|w| w.addr).collect();
         let mut gone = Vec::new();
-        for place in &mut e.addrs {
-            if let Some(a) = place
-                && !wanted.iter().any(|w| w.addr == a.addr)
-            {
-                gone.push(a.addr);
-                *place = None;
+        let mut stay = HashMap::new();
+        let mut free = VecDeque::new();
+        for (number, place) in e.addrs.iter_mut().enumerate() {
+            match place {
+                Some(a) if wanted_addrs.remove(&a.addr) => drop(stay.insert(a.addr, number)),
+                _ => {
+                    gone.extend(place.take().map(|a| a.addr));
+                    free.push_back(number);
+                }
             }
         }
         let mut come = Vec::new();
         for w in wanted {
-            if let Some(a) = e.addrs.iter_mut().flatten().find(|a| a.addr == w.addr) {
+            if let Some(a) = stay.get(&w.addr).and_then(|number| e.addrs.get_mut(*number)?.as_mut()) {
                 a.text = w.text;
                 continue;
             }
             come.push(w.addr);
-            match e.addrs.iter_mut().find(|p| p.is_none()) {
+            match free.pop_front().and_then(|number| e.addrs.get_mut(number)) {
                 Some(place) => *place = Some(w),
                 None => e.addrs.push(Some(w)),
             }
@@ -157,6 +157,7 @@ impl Engine {
         }
         for addr in &come {
             self.disown(ep, addr);
+            self.announce_address(ep, addr);
             self.log(1, || format!("address {addr} is served"));
         }
         self.write_loopbacks(ep);

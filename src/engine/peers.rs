@@ -66,6 +66,11 @@ impl Engine {
         let e = &mut self.eps[ep.0 as usize];
         let group = e.best_group(r.groups.as_slice()).ok_or("no group in common")?;
         let mine = e.has_addr(&wanted);
+        let announced = from == wanted;
+        if announced {
+            self.peer_moved(rx.sgid, rx.slid);
+        }
+        let e = &mut self.eps[ep.0 as usize];
         if e.has_addr(&from) {
             return Err("it claims an own address");
         }
@@ -74,6 +79,8 @@ impl Engine {
         let e = &mut self.eps[ep.0 as usize];
         let dest = match known {
             Some(id) => id,
+            // it is said for those who know something else
+            None if announced => return Ok(()),
             None => e.cache.insert(&from, Origin::Learned, true).ok_or("the table is full")?,
         };
         if e.cache.get(dest).is_some_and(|d| !d.is_learned() && d.path.dgid() != rx.sgid) {
@@ -116,6 +123,8 @@ impl Engine {
         }
         let Some(d) = e.cache.get_mut(dest) else { return Ok(()) };
         d.state = State::Init;
+        let gid = d.path.dgid();
+        self.peer_moved(gid, 0);
         if let Some((own, tid)) = asked {
             self.wait(ep, dest, Waiter::Peer { tid });
             if let Err(status) = self.start(now, ep, dest, Some(own)) {
@@ -160,6 +169,7 @@ impl Engine {
     /// AddrResolved.
     fn learn(&mut self, now: Time, ep: EpId, dest: DestId, rx: &Rx, group: u8) -> State {
         let expiry = now.plus_minutes(self.config.addr_timeout);
+        let lmc = self.info(ep).lmc.min(7);
         let e = &mut self.eps[ep.0 as usize];
         let Some(d) = e.cache.get_mut(dest) else { return State::Init };
         let peer = Peer { qpn: rx.src_qp, lid: rx.slid, path_bits: rx.dlid_path_bits, group };
@@ -168,6 +178,7 @@ impl Engine {
             d.peer = peer;
             return d.state;
         }
+        let lid_changed = d.peer.lid != 0 && d.path.dgid() == rx.sgid && (d.peer.lid ^ peer.lid) >> lmc != 0;
         let same = d.peer.qpn == peer.qpn && d.peer.lid == peer.lid && d.path.dgid() == rx.sgid;
         // an expired entry is not made fresh by its peer asking: its path is asked for again
         let current = now < d.addr_expiry && now < d.route_expiry;
@@ -195,7 +206,11 @@ impl Engine {
             (d.addr_expiry, d.route_expiry) = (expiry, Time::NEVER);
         }
         d.peer = peer;
-        d.state
+        let state = d.state;
+        if lid_changed {
+            self.peer_moved(rx.sgid, rx.slid);
+        }
+        state
     }
 
     /// Responds to a peer's request along what is known of it.

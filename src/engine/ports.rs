@@ -113,6 +113,10 @@ impl Engine {
             return id;
         };
         let id = PortId(i as u32);
+        if self.ports[i].info == info {
+            // ports are looked at every now and then, and a host may have hundreds
+            return id;
+        }
         let old = std::mem::replace(&mut self.ports[i].info, info);
         if self.ports[i].info.active {
             self.ports[i].preloaded_since.get_or_insert(now);
@@ -246,6 +250,9 @@ impl Engine {
             }
             (e.up, e.pkey, e.pkey_index) = (true, pkey, pkey_index);
             self.actions.push_back(Action::Open { ep, port, pkey_index });
+        } else if wanted.is_empty() {
+            // as if the service had been started now
+            self.endpoint_down(ep);
         } else if e.pkey_index != pkey_index || e.pkey != pkey {
             // the QP names its P_Key by index; what is known of others stays true
             (e.pkey, e.pkey_index, e.qpn) = (pkey, pkey_index, None);
@@ -276,6 +283,7 @@ impl Engine {
             refreshes: Refreshes::new(),
             responses: VecDeque::new(),
             responses_sent: 0,
+            announcement: Default::default(),
             counters: [0; COUNTERS],
             more: [0; MORE],
         }
@@ -315,6 +323,8 @@ impl Engine {
     pub fn endpoint_opened(&mut self, now: Time, ep: EpId, qpn: u32) {
         let Some(e) = self.eps.get_mut(ep.0 as usize).filter(|e| e.up) else { return };
         e.qpn = Some(qpn);
+        self.announce_opened(ep);
+        let e = &mut self.eps[ep.0 as usize];
         // what an earlier QP had still to send is gone with it, and nobody will tell of its end
         e.responses_sent = 0;
         self.pump_responses(ep);
@@ -330,6 +340,11 @@ impl Engine {
         }
         let (device, port, pkey) = (self.info(ep).device.clone(), self.info(ep).port, self.eps[ep.0 as usize].pkey);
         self.log(0, || format!("cannot open endpoint {device} port {port} pkey {pkey:#06x}: {why}"));
+    }
+
+    /// How many endpoints are to have a QP.
+    pub fn endpoint_count(&self) -> usize {
+        self.order.len()
     }
 
     /// Whether the endpoint is to have a QP.

@@ -10,6 +10,7 @@ use ibacm_wire::client::{
 
 use super::Engine;
 use super::action::{ClientId, EpId};
+use super::link_local::{Link, is_link_local};
 use super::local::same_partition;
 use super::ports::PortInfo;
 use super::resolve::{path_reply, reply_header};
@@ -44,6 +45,11 @@ pub struct Unroutable;
 pub trait RouteLookup {
     /// The source address that a datagram to `dest` would have.
     fn source_for(&mut self, dest: IpAddr) -> Result<IpAddr, Unroutable>;
+
+    /// The link that link-local addresses of the request are on, where that is known.
+    fn link(&self) -> Option<Link> {
+        None
+    }
 }
 
 impl<F: FnMut(IpAddr) -> Result<IpAddr, Unroutable>> RouteLookup for F {
@@ -170,9 +176,21 @@ impl Engine {
         let nodelay = r.dest.flags & FLAG_NODELAY != 0;
         if let Some(entry) = &r.source {
             let source = Addr::from_wire(entry.kind, &entry.info).ok_or(none(Status::Esrctype))?;
-            let ep = self.source_endpoint(&source).ok_or(none(Status::Esrcaddr))?;
+            let ep = if is_link_local(&source) {
+                self.link_local_source(Some(&source), &dest, routes.link()).map(|(_, ep)| ep)
+            } else {
+                self.source_endpoint(&source)
+            };
+            let ep = ep.ok_or(none(Status::Esrcaddr))?;
             let id = self.eps[ep.0 as usize].cache.find(&dest);
             return self.lookup(now, ep, id, &dest, Some(source), nodelay, Asker { client, tid, source: None }, out);
+        }
+        if is_link_local(&dest) {
+            // not remembered: which link is the best guess changes with what is known of hosts
+            let (source, ep) = self.link_local_source(None, &dest, routes.link()).ok_or(none(Status::Edestaddr))?;
+            let id = self.eps[ep.0 as usize].cache.find(&dest);
+            let asker = Asker { client, tid, source: Some(source_entry(&source)) };
+            return self.lookup(now, ep, id, &dest, Some(source), nodelay, asker, out);
         }
         let hash = dest.hash(&self.routes.key);
         let known = self.routes.table.find(hash, |i| {
@@ -187,8 +205,7 @@ impl Engine {
             }
         };
         let source = *self.local.get(number).ok_or(none(Status::Esrcaddr))?;
-        let entry = Entry { flags: EP_FLAG_SOURCE, kind: source.kind(), info: *source.wire() };
-        let asker = Asker { client, tid, source: Some(entry) };
+        let asker = Asker { client, tid, source: Some(source_entry(&source)) };
         let outcome = self.lookup(now, ep, id, &dest, Some(source), nodelay, asker, out);
         if known.is_none()
             && let Some(id) = id.or_else(|| self.eps[ep.0 as usize].cache.find(&dest))
@@ -365,6 +382,11 @@ struct Asker {
     client: ClientId,
     tid: [u8; 8],
     source: Option<Entry>,
+}
+
+/// The entry that tells a client which source was chosen.
+fn source_entry(source: &Addr) -> Entry {
+    Entry { flags: EP_FLAG_SOURCE, kind: source.kind(), info: *source.wire() }
 }
 
 fn failed_status(code: u8) -> Status {

@@ -19,7 +19,7 @@ fn take<T>(share: &mut usize, next: impl FnOnce() -> Option<T>) -> Option<T> {
 
 impl Engine {
     pub(super) fn deadline(&mut self) -> Time {
-        let mut next = Time::NEVER;
+        let mut next = self.moved.deadline();
         for p in self.ports.iter().filter(|p| p.info.active) {
             next = next.min(p.sa.next_deadline()).min(p.notices.deadline()).min(p.news.deadline());
         }
@@ -27,6 +27,7 @@ impl Engine {
             next = next.min(e.arp.next_deadline()).min(e.refreshes.deadline());
             next = next.min(e.await_group.front().map_or(Time::NEVER, |w| w.0));
             next = next.min(e.overdue.front().map_or(Time::NEVER, |w| w.0));
+            next = next.min(e.announcement.deadline());
             for g in &e.groups {
                 if let GroupState::Failed(at) = g.state {
                     next = next.min(at);
@@ -61,6 +62,8 @@ impl Engine {
         self.refresh_used(now);
         self.subscribe_due(now);
         self.news_due(now);
+        self.announce_due(now);
+        self.moved_due(now);
         for i in 0..self.eps.len() {
             self.pump_arp(now, EpId(i as u32));
         }

@@ -11,7 +11,7 @@ use ibacm_wire::client::{
 };
 use ibacm_wire::{Gid, PathRecord};
 
-use super::{Lab, PATIENCE};
+use super::{Lab, PATIENCE, family};
 
 /// A connection to the service of a host.
 pub struct Client {
@@ -51,9 +51,9 @@ impl Message {
     }
 }
 
-/// An entry for an IP address.
+/// An entry for an IP address, or for the one that stands for it in this program.
 pub fn ip(flags: u32, address: &str) -> Entry {
-    match address.parse().expect("an address") {
+    match family::address(address) {
         IpAddr::V4(a) => Entry::address(flags, TYPE_IP, &a.octets()),
         IpAddr::V6(a) => Entry::address(flags, TYPE_IP6, &a.octets()),
     }

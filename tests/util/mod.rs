@@ -2,6 +2,7 @@
 #![allow(dead_code, reason = "each test program uses a part of it")]
 
 pub mod client;
+pub mod family;
 pub mod sa;
 
 use std::collections::BTreeSet;
@@ -9,7 +10,7 @@ use std::fs::{self, File};
 use std::net::Ipv6Addr;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, TryLockError, Weak};
 use std::time::Duration;
 
 use fabric::subnet::unique_state;
@@ -29,6 +30,14 @@ pub const ADDRESS_GROUP: [u8; 4] = [0xff, 0x15, 0x40, 0x01];
 /// A subnet that the tests of one program share. They have it one after another, and it ends with the last of them.
 pub struct Shared {
     build: fn(&mut Options),
+    places: [Place; PLACES],
+}
+
+/// Subnets of a kind that there may be at a time. The programs that repeat many tests do two at once.
+const PLACES: usize = if family::IPV6 { 2 } else { 1 };
+
+/// A subnet while anybody needs it, and whose turn it is.
+struct Place {
     current: Mutex<Weak<Subnet>>,
     turn: Mutex<()>,
 }
@@ -36,13 +45,24 @@ pub struct Shared {
 impl Shared {
     /// A subnet of two hosts that `build` may change. It comes up when it is first needed.
     pub const fn new(build: fn(&mut Options)) -> Shared {
-        Shared { build, current: Mutex::new(Weak::new()), turn: Mutex::new(()) }
+        Shared { build, places: [const { Place { current: Mutex::new(Weak::new()), turn: Mutex::new(()) } }; PLACES] }
     }
 
     /// Waits until no other test has the subnet, and takes it, free of faults and with its counters at zero.
     pub fn enter(&self) -> Lab<'_> {
+        let free = self.places.iter().find_map(|place| match place.turn.try_lock() {
+            Ok(turn) => Some((place, turn)),
+            Err(TryLockError::Poisoned(turn)) => Some((place, turn.into_inner())),
+            Err(TryLockError::WouldBlock) => None,
+        });
+        let first = &self.places[0];
+        // Whoever waits has a part in the subnet meanwhile, so that it stays up.
+        let (place, turn) = match free {
+            Some((place, turn)) => (place, Some(turn)),
+            None => (first, None),
+        };
         let subnet = {
-            let mut current = self.current.lock().unwrap_or_else(PoisonError::into_inner);
+            let mut current = place.current.lock().unwrap_or_else(PoisonError::into_inner);
             match current.upgrade() {
                 Some(subnet) => subnet,
                 None => {
@@ -54,7 +74,7 @@ impl Shared {
                 }
             }
         };
-        let turn = self.turn.lock().unwrap_or_else(PoisonError::into_inner);
+        let turn = turn.unwrap_or_else(|| place.turn.lock().unwrap_or_else(PoisonError::into_inner));
         subnet.inject("clear").expect("the subnet answers");
         subnet.reset_stats().expect("the subnet answers");
         let violations = subnet.violations().expect("they can be read").len();
@@ -175,6 +195,11 @@ impl Lab<'_> {
         Daemon { child, program, files: [log, stderr], ended: false }
     }
 
+    /// An interface more, as `Subnet` makes it, with addresses as this program means them.
+    pub fn add_interface(&self, host: &str, name: &str, words: &str) -> Result<(), fabric::Error> {
+        self.subnet.add_interface(host, name, &family::here(words))
+    }
+
     /// Writes a file of a host.
     pub fn write(&self, host: &str, inside: &str, text: &str) {
         let path = self.file(host, inside);
@@ -186,7 +211,7 @@ impl Lab<'_> {
     pub fn wait_joined(&self, host: &str) {
         let joined = wait_for(PATIENCE, || {
             let ports = self.ports().ok()?;
-            let mut active = ports.iter().filter(|p| p.host == host && p.state == 4);
+            let mut active = ports.iter().filter(|p| p.host == host && p.state == 4 && !p.gone);
             active.all(|p| !p.joined.is_empty()).then_some(())
         });
         assert!(joined.is_some(), "{host} joins no group");
@@ -199,7 +224,7 @@ impl Lab<'_> {
         let ports = self.ports().expect("the subnet answers");
         let mut groups = BTreeSet::new();
         let mut partitions = BTreeSet::new();
-        for port in ports.iter().filter(|p| p.host == host && p.state == 4) {
+        for port in ports.iter().filter(|p| p.host == host && p.state == 4 && !p.gone) {
             for (mgid, _) in port.joined.iter().filter(|(g, _)| g[..4] == ADDRESS_GROUP) {
                 groups.insert(*mgid);
                 partitions.insert((&port.device, port.port, [mgid[4], mgid[5]]));
@@ -233,7 +258,7 @@ impl Lab<'_> {
 
     /// `ib_acme` on a host; its output, whatever its exit status.
     pub fn acme(&self, host: &str, arguments: &[&str]) -> String {
-        text(&run(self.exec(host, "/usr/bin/ib_acme").args(arguments)))
+        text(&run(self.exec(host, "/usr/bin/ib_acme").args(arguments.iter().map(|a| family::here(a)))))
     }
 }
 

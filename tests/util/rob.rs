@@ -11,6 +11,7 @@ use ibacm_wire::Gid;
 use ibacm_wire::client::{Entry, Status};
 use ibacm_wire::datagram::{Datagram, Groups, Request, Response};
 
+use super::util::family::ip_command;
 use super::util::{Client, Lab, PATIENCE, Shared, run, text, wait_for};
 
 /// Takes the subnet, with ports and addresses as they were when it came up.
@@ -35,8 +36,9 @@ pub fn enter(shared: &'static Shared) -> Lab<'static> {
     lab
 }
 
-/// Runs ip(8) on a host.
+/// Runs ip(8) on a host, with addresses as this program means them.
 pub fn ip(lab: &Lab<'_>, host: &str, words: &str) {
+    let words = ip_command(words);
     let output = run(lab.exec(host, "ip").args(words.split_whitespace()));
     assert!(output.status.success(), "ip {words} on {host}: {}", text(&output));
 }

@@ -4,7 +4,7 @@ use ibacm_wire::client::{EP_FLAG_DEST, Entry, Status, TYPE_NAME};
 use ibacm_wire::datagram::{Datagram, Groups, Request, group_gid};
 use ibacm_wire::{Gid, PathRecord};
 
-use super::sim::{MS, Net, S, Sa, gid, ip, path, status};
+use super::sim::{MS, Net, S, Sa, gid, ip, ip_kind, path, status};
 use super::{from, octets, to};
 use crate::addr::Addr;
 use crate::engine::{Config, EpId, LocalName, PkeyChoice, PortInfo, RouteProt, Rx};
@@ -131,7 +131,7 @@ fn other_questions_are_asked() {
 
 #[test]
 fn nothing_is_preloaded_for_ever_but_the_way_to_itself() {
-    let hosts = format!("10.0.0.1 {}\n", gid(1));
+    let hosts = format!("{} {}\n", ip(1), gid(1));
     for (address, route) in [(Some(10), None), (None, Some(10)), (Some(10), Some(20)), (Some(20), Some(10))] {
         let config = Config { addr_timeout: address, route_timeout: route, ..Config::default() };
         let mut net = net(2, &config, &dump(10, 2), &hosts);
@@ -157,7 +157,7 @@ fn nothing_is_preloaded_for_ever_but_the_way_to_itself() {
 
 #[test]
 fn addresses_with_a_path_are_ready_and_others_ask_for_theirs() {
-    let hosts = format!("10.0.0.1 {0}\nnode-one {0}\nfd77::1 {0}\n10.0.0.2 {1}\n", gid(1), gid(2));
+    let hosts = format!("{2} {0}\nnode-one {0}\nfd77::1 {0}\n{3} {1}\n", gid(1), gid(2), ip(1), ip(2));
     let mut net = net(3, &Config::default(), &dump(10, 2), &hosts);
     let six = Entry::address(EP_FLAG_DEST, 3, &octets("fd77::1".parse().unwrap()));
     for dest in [to(1), to_name("NODE-One"), six] {
@@ -185,7 +185,7 @@ fn addresses_with_a_path_are_ready_and_others_ask_for_theirs() {
 #[test]
 fn without_the_group_s_peer_even_route_prot_acm_asks() {
     let config = Config { route_prot: RouteProt::Acm, ..Config::default() };
-    let mut net = net(2, &config, "", &format!("10.0.0.1 {}\n", gid(1)));
+    let mut net = net(2, &config, "", &format!("{} {}\n", ip(1), gid(1)));
     let p = path(&net.ask(0, &[from(0), to(1)], MS).unwrap());
     assert_eq!((p.dlid(), p.mtu(), net.path_queries.len(), net.multicasts), (11, 0x84, 1, 0));
 }
@@ -194,7 +194,7 @@ fn without_the_group_s_peer_even_route_prot_acm_asks() {
 fn own_addresses_come_first() {
     for loopback_local in [true, false] {
         let config = Config { loopback_local, ..Config::default() };
-        let hosts = format!("10.0.0.0 {0}\nnode-0 {0}\n10.0.0.9 {0}\n", gid(1));
+        let hosts = format!("{1} {0}\nnode-0 {0}\n{2} {0}\n", gid(1), ip(0), ip(9));
         let mut net = net(2, &config, &dump(10, 2), &hosts);
         let own = |net: &mut Net, dest| path(&net.ask(0, &[from(0), dest], MS).unwrap()).dgid();
         for dest in [to(0), to_name("node-0")] {
@@ -213,14 +213,11 @@ fn own_addresses_come_first() {
 #[test]
 fn nobody_takes_a_preloaded_address() {
     let config = Config { max_destinations: 2, ..Config::default() };
-    let mut net = net(3, &config, &dump(10, 2), &format!("10.0.0.1 {}\n10.0.0.7 {}\n", gid(1), gid(2)));
+    let mut net = net(3, &config, &dump(10, 2), &format!("{} {}\n{} {}\n", ip(1), gid(1), ip(7), gid(2)));
     let claim = |net: &mut Net, host: usize, claimed: usize| {
-        let mut padded = [0; 64];
-        padded[..4].copy_from_slice(&octets(ip(claimed)));
-        let mut wanted = [0; 64];
-        wanted[..4].copy_from_slice(&octets(ip(0)));
+        let (kind, src, dest) = (ip_kind() as u8, to(claimed).info, to(0).info);
         let group = group_gid(0xffff, 3, 4);
-        let r = Request { tid: 5, src_type: 2, src: padded, dest_type: 2, dest: wanted, groups: Groups::new([group]) };
+        let r = Request { tid: 5, src_type: kind, src, dest_type: kind, dest, groups: Groups::new([group]) };
         let rx = Rx { sgid: gid(host), dgid: group, slid: 10 + host as u16, src_qp: 9, dlid_path_bits: 0 };
         let payload = Datagram::Request(r).emit();
         let now = net.now;
@@ -246,7 +243,7 @@ fn nobody_takes_a_preloaded_address() {
 
 #[test]
 fn the_lid_chooses_what_counts() {
-    let hosts = format!("10.0.0.1 {}\n", gid(1));
+    let hosts = format!("{} {}\n", ip(1), gid(1));
     let config = Config::default();
     let mut net = net(2, &config, &(dump(10, 2) + &dump(30, 1).replace(" : 0 : 4 : 7", " : 5 : 4 : 3")), &hosts);
     assert_eq!(path(&net.ask(0, &[from(0), to(1)], 0).unwrap()), wanted(1));
@@ -268,7 +265,8 @@ fn the_lid_chooses_what_counts() {
     net.change_port(0, |p| p.active = true);
     net.run(S);
     assert_eq!(path(&net.ask(0, &[from(0), to(1)], 0).unwrap()).packet_lifetime(), 14);
-    assert_eq!((net.path_queries.len(), net.multicasts), (2, 0));
+    assert_eq!(net.path_queries.len(), 2);
+    assert!(net.multicasts <= 4, "nothing but that the LID has changed");
 }
 
 #[test]
@@ -310,7 +308,7 @@ fn files_can_be_replaced() {
     }
     net.run(1440 * MINUTE - 10 * S);
     let (now, asked) = (net.now, net.multicasts);
-    net.hosts[0].engine.set_preload(now, preload(&dump(10, 3), &format!("a {0}\n10.0.0.1 {0}\n", gid(2))));
+    net.hosts[0].engine.set_preload(now, preload(&dump(10, 3), &format!("a {0}\n{1} {0}\n", gid(2), ip(1))));
     // their time begins anew
     net.run(MINUTE);
     for dest in [to(1), to_name("a")] {

@@ -1,6 +1,6 @@
 //! Requests that make no sense, and queries of counters and endpoints.
 
-use super::sim::{MS, Net, gid, ip, status};
+use super::sim::{MS, Net, gid, ip, ip_kind, status};
 use super::{from, octets, to, to_name};
 use crate::engine::{Config, Outcome};
 use ibacm_wire::PathRecord;
@@ -90,9 +90,9 @@ fn counters_in_total_by_number_and_by_address() {
     assert_eq!(counters(&first), [0, 2, 0, 1, 0, 1, 1]);
     let none = ask(1003, query(client::OP_PERF_QUERY, [0, 2, 0], None));
     assert_eq!((none[2], none.len()), (Status::Esrcaddr as u8, 16));
-    let by = Entry::address(EP_FLAG_SOURCE, TYPE_IP, &octets(ip(0)));
+    let by = from(0);
     assert_eq!(counters(&ask(1004, query(client::OP_PERF_QUERY, [0; 3], Some(by)))), counters(&first));
-    let all = Entry::address(0, TYPE_IP, &octets(ip(0)));
+    let all = Entry::address(0, ip_kind(), &octets(ip(0)));
     assert_eq!(counters(&ask(1005, query(client::OP_PERF_QUERY, [0; 3], Some(all)))), counters(&total));
 }
 
@@ -113,7 +113,8 @@ fn endpoints_are_described() {
     assert_eq!(r[16..24], 0x1000u64.to_be_bytes());
     assert_eq!((r[24], r[25], &r[28..32]), (1, 1, &[0xff, 0xff, 0, 2][..]));
     assert_eq!(&r[32..39], b"ibacmp\0");
-    assert_eq!(&r[96..108], b"10.0.0.0/16\0");
+    let shown = format!("{}/16\0", ip(0));
+    assert_eq!(&r[96..][..shown.len()], shown.as_bytes());
     assert_eq!(&r[160..167], b"Node-0\0");
 }
 

@@ -3,7 +3,7 @@
 use super::sim::{MS, Net, S, gid, ip, path, status};
 use super::{from, to, to_name};
 use crate::engine::{Config, RouteProt};
-use ibacm_wire::client::{Counter, EP_FLAG_DEST, Entry, FLAG_NODELAY, FLAG_QUERY_SA, Status, TYPE_IP};
+use ibacm_wire::client::{Counter, EP_FLAG_DEST, Entry, FLAG_NODELAY, FLAG_QUERY_SA, Status};
 use ibacm_wire::path::mask;
 use ibacm_wire::{Gid, PathRecord};
 
@@ -171,8 +171,7 @@ fn a_moved_or_restarted_peer_is_learned_from_its_own_request() {
     net.set_ips(1, &[]);
     net.set_ips(2, &[ip(2), ip(1)]);
     // the new owner asks for something, by that address
-    let source = Entry::address(1, TYPE_IP, &super::octets(ip(1)));
-    net.start(2, &[source, to(99)]);
+    net.start(2, &[from(1), to(99)]);
     net.run(5 * MS);
     assert_eq!(path(&net.ask(0, &[from(0), to(1)], 5 * MS).unwrap()).dgid(), gid(2));
 }

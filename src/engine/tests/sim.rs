@@ -2,9 +2,9 @@
 //! latency, unless a test says otherwise.
 
 use std::collections::{BTreeMap, HashMap, HashSet};
-use std::net::{IpAddr, Ipv4Addr};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
-use ibacm_wire::client::{Entry, Status};
+use ibacm_wire::client::{EP_FLAG_DEST, EP_FLAG_SOURCE, Entry, Status, TYPE_IP, TYPE_IP6, TYPE_NAME};
 use ibacm_wire::notice;
 use ibacm_wire::sa::{self, SaMad};
 use ibacm_wire::{Gid, PathRecord};
@@ -86,12 +86,59 @@ pub fn gid(host: usize) -> Gid {
     Gid(g)
 }
 
+/// Whether hosts have IPv6 addresses instead of IPv4 ones.
+fn is_ipv6() -> bool {
+    module_path!().contains("::ipv6::")
+}
+
+/// The type of hosts' addresses.
+pub fn ip_kind() -> u16 {
+    if is_ipv6() { TYPE_IP6 } else { TYPE_IP }
+}
+
 pub fn ip(host: usize) -> IpAddr {
-    Ipv4Addr::new(10, 0, (host >> 8) as u8, host as u8).into()
+    if is_ipv6() {
+        Ipv6Addr::new(0xfd10, 0, 0, 0, 0, 0, 0, host as u16).into()
+    } else {
+        Ipv4Addr::new(10, 0, (host >> 8) as u8, host as u8).into()
+    }
+}
+
+/// An address that nobody has.
+pub fn nobody(number: u16) -> IpAddr {
+    let [high, low] = number.to_be_bytes();
+    if is_ipv6() {
+        Ipv6Addr::new(0xfd10, 0, 0, 99, 0, 0, 0, number).into()
+    } else {
+        Ipv4Addr::new(10, 99, high, low).into()
+    }
+}
+
+pub fn octets(ip: IpAddr) -> Vec<u8> {
+    match ip {
+        IpAddr::V4(a) => a.octets().to_vec(),
+        IpAddr::V6(a) => a.octets().to_vec(),
+    }
+}
+
+pub fn to_ip(ip: IpAddr) -> Entry {
+    Entry::address(EP_FLAG_DEST, ip_kind(), &octets(ip))
+}
+
+pub fn to(host: usize) -> Entry {
+    to_ip(ip(host))
+}
+
+pub fn from(host: usize) -> Entry {
+    Entry::address(EP_FLAG_SOURCE, ip_kind(), &octets(ip(host)))
 }
 
 pub fn name(host: usize) -> String {
     format!("Node-{host}")
+}
+
+pub fn to_name(host: usize) -> Entry {
+    Entry::address(EP_FLAG_DEST, TYPE_NAME, name(host).to_uppercase().as_bytes())
 }
 
 fn system(ip: IpAddr, host: usize) -> SystemAddr {
@@ -176,6 +223,12 @@ impl Net {
         self.hosts[host].engine.set_system_addrs(ips.iter().map(|i| system(*i, host)).collect());
     }
 
+    /// Tells a host its addresses and their partitions.
+    pub fn set_addrs(&mut self, host: usize, addrs: &[(IpAddr, u16)]) {
+        let addr = |&(ip, pkey): &(IpAddr, u16)| SystemAddr { pkey, ..system(ip, host) };
+        self.hosts[host].engine.set_system_addrs(addrs.iter().map(addr).collect());
+    }
+
     /// Sends a request and lets `us` pass: the reply, if one came.
     pub fn ask(&mut self, host: usize, entries: &[Entry], us: u64) -> Option<Vec<u8>> {
         let id = self.start(host, entries);
@@ -197,6 +250,7 @@ impl Net {
         let own = ip(host);
         let mut routes = move |dest: IpAddr| match dest {
             IpAddr::V4(a) if a.octets()[0] == 10 => Ok(own),
+            IpAddr::V6(a) if a.segments()[0] == 0xfd10 => Ok(own),
             _ => Err(Unroutable),
         };
         let h = &mut self.hosts[host];

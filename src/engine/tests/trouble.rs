@@ -1,9 +1,9 @@
 //! Peers, SA and ports that do not do what they should.
 
-use super::sim::{MS, Net, S, Sa, gid, ip, path, status};
+use super::sim::{MS, Net, S, Sa, gid, ip, ip_kind, nobody, path, status, to_ip};
 use super::{from, to};
 use crate::engine::{Config, EpId, RouteProt, Rx};
-use ibacm_wire::client::{Entry, FLAG_NODELAY, Status, TYPE_IP};
+use ibacm_wire::client::{Entry, FLAG_NODELAY, Status};
 use ibacm_wire::datagram::{Datagram, Groups, Request, Response, group_gid};
 use ibacm_wire::{Gid, PathRecord};
 
@@ -106,7 +106,8 @@ fn a_response_that_went_with_its_qp_does_not_hold_up_the_next() {
     let asker = Rx { sgid: gid(0), dgid: group_gid(0xffff, 3, 4), slid: 10, src_qp, dlid_path_bits: 0 };
     let mut question = claim(&super::octets(ip(0)));
     question[24..88].fill(0);
-    question[24..28].copy_from_slice(&super::octets(ip(1)));
+    let wanted = super::octets(ip(1));
+    question[24..][..wanted.len()].copy_from_slice(&wanted);
     // a host that is dead does not say what became of its sends
     net.hosts[1].dead = true;
     net.hosts[1].engine.datagram(net.now, EP, &asker, &question);
@@ -136,10 +137,9 @@ fn whoever_waits_for_a_host_is_served_when_that_host_asks_for_something() {
 #[test]
 fn look_ups_that_nobody_waits_for_do_not_crowd_out_those_that_somebody_does() {
     let mut net = Net::new(2, &Config::default());
-    for host in 0..20_000u32 {
-        let mut made_up = to(0);
+    for number in 0..20_000 {
+        let mut made_up = to_ip(nobody(number));
         made_up.flags |= FLAG_NODELAY;
-        made_up.info[..4].copy_from_slice(&(0x0b00_0000 + host).to_be_bytes());
         assert_eq!(status(&net.ask(0, &[from(0), made_up], 0).unwrap()), Status::Enodata as u8);
     }
     assert_eq!(path(&net.ask(0, &[from(0), to(1)], 2 * S).expect("its turn")).dgid(), gid(1));
@@ -153,7 +153,8 @@ fn claim(addr: &[u8]) -> Vec<u8> {
     let mut src = [0; 64];
     src[..addr.len()].copy_from_slice(addr);
     let groups = Groups::new([group_gid(0xffff, 3, 4)]);
-    Datagram::Request(Request { tid: 1, dest_type: 2, dest: [9; 64], src_type: 2, src, groups }).emit().to_vec()
+    let kind = ip_kind() as u8;
+    Datagram::Request(Request { tid: 1, dest_type: kind, dest: [9; 64], src_type: kind, src, groups }).emit().to_vec()
 }
 
 #[test]
@@ -331,9 +332,8 @@ fn made_up_destinations_do_not_grow_the_service() {
     let config = Config { max_destinations: 64, timeout_ms: 1, retries: 0, ..Config::default() };
     let mut net = Net::new(2, &config);
     let mut refused = 0;
-    for i in 0..1000u32 {
-        let dest = Entry::address(2, TYPE_IP, &(0x0a63_0000 | i).to_be_bytes());
-        let id = net.start(0, &[from(0), dest]);
+    for i in 0..1000 {
+        let id = net.start(0, &[from(0), to_ip(nobody(i))]);
         refused += usize::from(net.hosts[0].replies.get(&id).is_some_and(|r| r[2] == Status::Enomem as u8));
     }
     assert_eq!(refused, 1000 - 64);
@@ -364,8 +364,8 @@ fn what_clients_that_left_had_asked_for_is_not_kept() {
 #[test]
 fn many_that_fail_together_are_told_in_shares() {
     let mut net = Net::new(1, &Config { timeout_ms: 100, retries: 0, resolve_depth: 5000, ..Config::default() });
-    for i in 0..5000u32 {
-        net.start(0, &[from(0), Entry::address(2, TYPE_IP, &(0x0a63_0000 | i).to_be_bytes())]);
+    for i in 0..5000 {
+        net.start(0, &[from(0), to_ip(nobody(i))]);
     }
     net.run(100 * MS);
     let engine = &mut net.hosts[0].engine;

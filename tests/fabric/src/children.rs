@@ -59,17 +59,19 @@ pub fn umad2sim(command: &mut Command, base: &str, node: &str) {
     command.env("IBSIM_SOCKNAME", base).env("SIM_HOST", node).env("LD_PRELOAD", UMAD2SIM);
 }
 
-/// Starts OpenSM.
-pub fn opensm(state: &StateDir, partitions: Option<&Path>) -> io::Result<Child> {
-    let [directory, log, conf] = ["", "opensm.log", "opensm.conf"].map(|f| state.file(f).display().to_string());
+/// Starts OpenSM on a node: `SM`, or `SM2`, which has its files in a directory of that name.
+pub fn opensm(state: &StateDir, node: &str, partitions: Option<&Path>) -> io::Result<Child> {
+    let place = if node == "SM" { String::new() } else { format!("{node}/") };
+    let [directory, log, conf] =
+        ["", "opensm.log", "opensm.conf"].map(|f| state.file(&format!("{place}{f}")).display().to_string());
     let mut args = vec!["-e", "-f", &log, "-g", "0", "-F", &conf];
     let partitions = partitions.map(|p| p.display().to_string());
     if let Some(partitions) = &partitions {
         args.extend(["-P", partitions]);
     }
-    let mut command = tethered(state, "opensm.out", "opensm", &args)?;
+    let mut command = tethered(state, &format!("{place}opensm.out"), "opensm", &args)?;
     command.env("OSM_TMP_DIR", &directory).env("OSM_CACHE_DIR", &directory);
-    umad2sim(&mut command, &socket_base(), "SM");
+    umad2sim(&mut command, &socket_base(), node);
     command.spawn()
 }
 

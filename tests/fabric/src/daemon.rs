@@ -14,6 +14,7 @@ use nix::sys::socket::{AddressFamily, Backlog, SockFlag, SockType, UnixAddr, bin
 use crate::children::{self, Holder};
 use crate::ib::Gid;
 use crate::ibsim::Client;
+use crate::managers::{self, Managers};
 use crate::options::Options;
 use crate::switch::port::Device;
 use crate::switch::sim::SimClient;
@@ -47,7 +48,7 @@ struct Daemon {
     interfaces: Vec<Interface>,
     switch: Switch,
     ibsim: Child,
-    opensm: Option<Child>,
+    managers: Managers,
     holders: Vec<Holder>,
     stop: bool,
 }
@@ -76,7 +77,13 @@ pub fn run(options: Options) -> io::Result<()> {
 
 fn prepare(options: &Options) -> io::Result<String> {
     let state = &options.state;
-    let shape = Shape { hosts: options.hosts, hcas: options.hcas, ports: options.hca_ports, extra: options.extra_hcas };
+    let shape = Shape {
+        hosts: options.hosts,
+        hcas: options.hcas,
+        ports: options.hca_ports,
+        extra: options.extra_hcas,
+        second_manager: options.second_manager,
+    };
     let text = match &options.topology {
         Some(file) => fs::read_to_string(file)?,
         None => topology::write(&shape),
@@ -85,12 +92,7 @@ fn prepare(options: &Options) -> io::Result<String> {
     fs::write(state.file(STANDIN), STANDIN_BYTES)?;
     fs::write(state.violations(), "")?;
     fs::set_permissions(state.violations(), fs::Permissions::from_mode(0o666))?;
-    let mut conf = "subnet_timeout 18\nforce_log_flush TRUE\n".to_owned();
-    for line in &options.opensm {
-        conf.push_str(line);
-        conf.push('\n');
-    }
-    fs::write(state.file("opensm.conf"), conf)?;
+    managers::prepare(options)?;
     let mut hosts = "127.0.0.1 localhost\n::1 localhost\n".to_owned();
     for hca in topology::host_hcas(&text).iter().filter(|h| h.index == 0) {
         let n = hca.host;
@@ -103,7 +105,9 @@ fn prepare(options: &Options) -> io::Result<String> {
 fn start(options: Options) -> io::Result<Daemon> {
     let text = prepare(&options)?;
     let hcas = topology::host_hcas(&text);
-    let most = crate::options::MAX_HCAS - usize::from(hcas.iter().any(|hca| hca.ports > 1));
+    let most = crate::options::MAX_HCAS
+        - usize::from(hcas.iter().any(|hca| hca.ports > 1))
+        - usize::from(options.second_manager);
     if hcas.is_empty() || hcas.len() > most {
         return Err(io::Error::other(format!("{} HCAs of hosts in the topology", hcas.len())));
     }
@@ -147,16 +151,9 @@ fn start(options: Options) -> io::Result<Daemon> {
         switch.watch(sim.client.ctl(), token)?;
         switch.watch(sim.client.data(), token + 1)?;
     }
-    let opensm = children::opensm(&options.state, options.partitions.as_deref())?;
-    let mut daemon = Daemon {
-        options,
-        switch,
-        ibsim,
-        opensm: Some(opensm),
-        holders: Vec::new(),
-        stop: false,
-        interfaces: Vec::new(),
-    };
+    let managers = Managers::start(&options)?;
+    let mut daemon =
+        Daemon { options, switch, ibsim, managers, holders: Vec::new(), stop: false, interfaces: Vec::new() };
     if let Err(e) = daemon.build_hosts() {
         daemon.shut_down();
         return Err(e);
@@ -283,13 +280,7 @@ impl Daemon {
         if let Some(status) = self.ibsim.try_wait()? {
             return Err(io::Error::other(format!("ibsim ended: {status}")));
         }
-        if let Some(opensm) = &mut self.opensm
-            && let Some(status) = opensm.try_wait()?
-        {
-            eprintln!("opensm ended: {status}");
-            self.opensm = None;
-        }
-        Ok(())
+        self.managers.check()
     }
 
     fn subnet_up(&self) -> bool {
@@ -339,7 +330,7 @@ impl Daemon {
         Ok(String::new())
     }
 
-    /// `HOST add NAME PKEY [DEV:PORT] [ADDRESS...]` or `HOST remove NAME`.
+    /// `HOST add NAME PKEY [DEV:PORT] [ADDRESS...]`, `HOST remove NAME` or `HOST rename OLD NEW`.
     fn interface(&mut self, line: &str) -> io::Result<()> {
         let words: Vec<&str> = line.split_whitespace().collect();
         let wrong = |what: &str| io::Error::new(io::ErrorKind::InvalidInput, what.to_owned());
@@ -357,29 +348,25 @@ impl Daemon {
                 let dev = self.switch.find_device(host, device).ok_or_else(|| wrong("no such host or device"))?;
                 self.add_interface(host, name, pkey, (dev, port), &addresses.join(" "))
             }
+            [host, "rename", old, new] => {
+                self.holder(host)?.command(&format!("rename {old} {new}"))?;
+                for i in self.interfaces.iter_mut().filter(|i| i.host == *host && i.name == *old) {
+                    (*new).clone_into(&mut i.name);
+                }
+                Ok(())
+            }
             [host, "remove", name] => {
                 self.holder(host)?.command(&format!("remove {name}"))?;
                 self.interfaces.retain(|i| i.host != *host || i.name != *name);
                 Ok(())
             }
-            _ => Err(wrong("add or remove")),
+            _ => Err(wrong("add, remove or rename")),
         }
     }
 
     fn manager(&mut self, what: &str) -> io::Result<()> {
-        if matches!(what, "stop" | "restart")
-            && let Some(mut opensm) = self.opensm.take()
-        {
-            children::stop(&mut opensm, Duration::from_secs(3));
-        }
-        if matches!(what, "start" | "restart") && self.opensm.is_none() {
-            self.opensm = Some(children::opensm(&self.options.state, self.options.partitions.as_deref())?);
+        if self.managers.command(&self.options, what)? {
             self.switch.manager_restarted();
-        }
-        if what == "sweep"
-            && let Some(opensm) = &self.opensm
-        {
-            nix::sys::signal::kill(nix::unistd::Pid::from_raw(opensm.id() as i32), Signal::SIGHUP)?;
         }
         Ok(())
     }
@@ -389,9 +376,7 @@ impl Daemon {
         for holder in self.holders.drain(..) {
             holder.stop();
         }
-        if let Some(mut opensm) = self.opensm.take() {
-            children::stop(&mut opensm, Duration::from_secs(3));
-        }
+        self.managers.stop();
         children::stop(&mut self.ibsim, Duration::from_secs(2));
     }
 }

@@ -85,6 +85,11 @@ fn serve(host: &str) -> io::Result<()> {
             ["add", name, pkey, gid, addresses @ ..] => add_interface(host, name, pkey, gid, addresses)
                 .map(|interface| drop(interfaces.insert((*name).to_owned(), interface))),
             ["gid", name, gid] => fs::write(attribute(name, "address"), hardware_address(gid)),
+            ["rename", old, new] => rename_interface(old, new).map(|()| {
+                if let Some(file) = interfaces.remove(*old) {
+                    interfaces.insert((*new).to_owned(), file);
+                }
+            }),
             ["remove", name] => remove_interface(name).map(|()| drop(interfaces.remove(*name))),
             _ => Err(io::Error::from(io::ErrorKind::InvalidInput)),
         };
@@ -124,23 +129,7 @@ struct Interface {
 
 fn add_interface(host: &str, name: &str, pkey: &str, gid: &str, addresses: &[&str]) -> io::Result<Interface> {
     let file = tun::create(name)?;
-    let directory = attribute(name, "");
-    let index = fs::read_to_string(attribute(name, "ifindex"))?;
-    // The real directory has no 20-byte address; cover it with one that has.
-    mount(Some("ipoib"), directory.as_str(), Some("tmpfs"), MsFlags::empty(), Some("size=64k"))?;
-    let dev_id = "0x0\n".to_owned();
-    for (attr, value) in [
-        ("address", hardware_address(gid)),
-        ("pkey", format!("{pkey}\n")),
-        ("type", "32\n".into()),
-        ("dev_id", dev_id),
-        ("dev_port", "0\n".into()),
-        ("mtu", "2044\n".into()),
-        ("operstate", "up\n".into()),
-        ("ifindex", index),
-    ] {
-        fs::write(attribute(name, attr), value)?;
-    }
+    cover_sysfs(name, &hardware_address(gid), &format!("{pkey}\n"))?;
     // Addresses are there at once, without a search for others that have them.
     fs::write(format!("/proc/sys/net/ipv6/conf/{name}/accept_dad"), "0")?;
     ip(&["link", "set", name, "mtu", "2044"])?;
@@ -155,6 +144,37 @@ fn add_interface(host: &str, name: &str, pkey: &str, gid: &str, addresses: &[&st
     let there = neighbours(Path::new(INSIDE), host);
     let responder = tun::Responder::new(&file, move |ip| there.join(ip.to_string()).exists())?;
     Ok(Interface { _responder: responder, _file: file })
+}
+
+/// The real directory has no 20-byte address; covers it with one that has.
+fn cover_sysfs(name: &str, address: &str, pkey: &str) -> io::Result<()> {
+    let directory = attribute(name, "");
+    let index = fs::read_to_string(attribute(name, "ifindex"))?;
+    mount(Some("ipoib"), directory.as_str(), Some("tmpfs"), MsFlags::empty(), Some("size=64k"))?;
+    for (attr, value) in [
+        ("address", address),
+        ("pkey", pkey),
+        ("type", "32\n"),
+        ("dev_id", "0x0\n"),
+        ("dev_port", "0\n"),
+        ("mtu", "2044\n"),
+        ("operstate", "up\n"),
+        ("ifindex", &index),
+    ] {
+        fs::write(attribute(name, attr), value)?;
+    }
+    Ok(())
+}
+
+/// The cover does not move with the directory, so that it is made anew.
+fn rename_interface(old: &str, new: &str) -> io::Result<()> {
+    let [address, pkey] = ["address", "pkey"].map(|file| fs::read_to_string(attribute(old, file)));
+    let (address, pkey) = (address?, pkey?);
+    ip(&["link", "set", old, "down"])?;
+    remove_interface(old)?;
+    ip(&["link", "set", old, "name", new])?;
+    cover_sysfs(new, &address, &pkey)?;
+    ip(&["link", "set", new, "up"])
 }
 
 fn remove_interface(name: &str) -> io::Result<()> {

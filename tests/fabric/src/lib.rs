@@ -8,6 +8,7 @@ pub mod host;
 pub mod ib;
 pub mod ibsim;
 pub mod kernel;
+pub mod managers;
 pub mod options;
 pub mod paths;
 pub mod proto;

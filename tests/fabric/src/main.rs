@@ -14,8 +14,8 @@ fabric exec HOST -- COMMAND...
 fabric inject FAULT...            see README.md
 fabric console COMMAND            of ibsim, such as 'Unlink \"H1\"[1]'
 fabric stats | stats-reset | ports | violations | sniff [HOST] [since=N]
-fabric ifadd HOST NAME PKEY [ADDRESS/LEN...] | ifdel HOST NAME
-fabric sm stop|start|restart|sweep
+fabric ifadd HOST NAME PKEY [ADDRESS/LEN...] | ifdel HOST NAME | ifrename HOST OLD NEW
+fabric sm stop|start|restart|sweep|second|second-stop
 fabric saquery ... | sminfo ... | any other program that uses libibumad
 Every command takes --state DIR first (or $FABRIC_STATE; /run/ibfabric if neither is there).";
 
@@ -90,6 +90,10 @@ fn run(verb: &str, mut args: Vec<String>) -> Outcome {
         "ifdel" => {
             let [host, name] = args.as_slice() else { return Err("ifdel HOST NAME".into()) };
             client::command(&state, &format!("interface {host} remove {name}"))?;
+        }
+        "ifrename" => {
+            let [host, old, new] = args.as_slice() else { return Err("ifrename HOST OLD NEW".into()) };
+            client::command(&state, &format!("interface {host} rename {old} {new}"))?;
         }
         "inject" | "console" | "stats" | "stats-reset" | "ports" | "sniff" | "sm" => {
             print!("{}", client::command(&state, format!("{verb} {}", args.join(" ")).trim_end())?);

@@ -29,6 +29,8 @@ pub struct Options {
     pub opensm: Vec<String>,
     /// Leave the hosts without IPoIB interfaces.
     pub no_ipoib: bool,
+    /// Have a place for a second subnet manager, which takes one HCA from the hosts.
+    pub second_manager: bool,
 }
 
 impl Options {
@@ -44,6 +46,7 @@ impl Options {
             partitions: None,
             opensm: Vec::new(),
             no_ipoib: false,
+            second_manager: false,
         }
     }
 
@@ -54,6 +57,10 @@ impl Options {
         while let Some(arg) = args.next() {
             if arg == "--no-ipoib" {
                 options.no_ipoib = true;
+                continue;
+            }
+            if arg == "--second-manager" {
+                options.second_manager = true;
                 continue;
             }
             let value = args.next().ok_or_else(|| format!("{arg} needs a value"))?;
@@ -74,7 +81,7 @@ impl Options {
     }
 
     fn check(self) -> Result<Self, String> {
-        let most = MAX_HCAS - usize::from(self.hca_ports > 1);
+        let most = MAX_HCAS - usize::from(self.hca_ports > 1) - usize::from(self.second_manager);
         if self.topology.is_none() && (self.hosts == 0 || self.hosts * self.hcas > most) {
             return Err(format!("1 to {most} HCAs of hosts, not {}", self.hosts * self.hcas));
         }
@@ -107,6 +114,9 @@ impl Options {
         if self.no_ipoib {
             args.push("--no-ipoib".into());
         }
+        if self.second_manager {
+            args.push("--second-manager".into());
+        }
         args
     }
 }
@@ -126,6 +136,7 @@ mod tests {
         options.partitions = Some("/tmp/p".into());
         options.opensm.push("sweep_interval 1".into());
         options.no_ipoib = true;
+        options.second_manager = true;
         let args: Vec<String> = options.to_args().into_iter().map(|a| a.into_string().unwrap()).collect();
         assert_eq!(Options::parse(&args), Ok(options));
         assert!(Options::parse(&["--hosts".into(), "9".into()]).is_err());

@@ -56,6 +56,8 @@ pub struct PortLine {
     pub qpns: Vec<u32>,
     /// Multicast groups that it has joined: GID and LID.
     pub joined: Vec<([u8; 16], u16)>,
+    /// Its device is unplugged.
+    pub gone: bool,
 }
 
 /// A directory that no other subnet has.
@@ -168,7 +170,7 @@ impl Subnet {
         self.command(&format!("console {line}")).map(drop)
     }
 
-    /// OpenSM: `stop`, `start`, `restart` or `sweep`.
+    /// OpenSM: `stop`, `start`, `restart` or `sweep`; `second` and `second-stop` for the second one.
     pub fn manager(&self, what: &str) -> Result<(), Error> {
         self.command(&format!("sm {what}")).map(drop)
     }
@@ -181,6 +183,11 @@ impl Subnet {
     /// Removes an IPoIB interface.
     pub fn remove_interface(&self, host: &str, name: &str) -> Result<(), Error> {
         self.command(&format!("interface {host} remove {name}")).map(drop)
+    }
+
+    /// Gives an IPoIB interface another name, for which it goes down and up.
+    pub fn rename_interface(&self, host: &str, old: &str, new: &str) -> Result<(), Error> {
+        self.command(&format!("interface {host} rename {old} {new}")).map(drop)
     }
 
     /// All counters.
@@ -219,6 +226,7 @@ impl Subnet {
                     let (g, lid) = t.split_once('@')?;
                     Some((gid(g)?, parse(lid)?))
                 }),
+                gone: w.contains_key("gone"),
             }
         };
         Ok(text.lines().map(line).collect())

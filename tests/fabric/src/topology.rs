@@ -29,6 +29,8 @@ pub struct Shape {
     pub ports: usize,
     /// HCAs that nobody runs on.
     pub extra: usize,
+    /// There is an HCA `SM2` for a second subnet manager.
+    pub second_manager: bool,
 }
 
 /// The name of a host's HCA: `H1`, its second `H1-2`.
@@ -66,6 +68,11 @@ pub fn write(shape: &Shape) -> String {
             let _ = writeln!(nodes, "Hca 1 \"X{x}\"\n[1] \"{name}\"[{}]\n", i + 2);
         }
     }
+    if shape.second_manager {
+        // Behind all others, whose LIDs it leaves as they are.
+        links.push(("SM2".into(), 1));
+        let _ = writeln!(nodes, "Hca 1 \"SM2\"\n[1] \"SW1\"[{}]\n", links.len());
+    }
     let mut out = format!("Switch {} \"SW1\"\n", links.len().max(36));
     for (i, (node, port)) in links.iter().enumerate() {
         let _ = writeln!(out, "[{}] \"{node}\"[{port}]", i + 1);
@@ -98,11 +105,12 @@ mod tests {
 
     #[test]
     fn written_and_read() {
-        let text = write(&Shape { hosts: 2, hcas: 2, ports: 2, extra: 150 });
+        let text = write(&Shape { hosts: 2, hcas: 2, ports: 2, extra: 150, second_manager: true });
         let hcas = host_hcas(&text);
         assert_eq!(hcas.len(), 4);
         assert_eq!(hcas[1], Hca { node: "H1-2".into(), host: 1, index: 1, ports: 2 });
         assert_eq!(text.matches("Hca 1 \"X").count(), 150);
+        assert!(text.ends_with("Hca 1 \"SM2\"\n[1] \"SW1\"[12]\n\n"));
         assert!(text.contains("Switch 101 \"SWX2\"\n[1] \"SW1\"[11]"));
         assert!(text.starts_with("Switch 36 \"SW1\"\n[1] \"SM\"[1]\n[2] \"H1\"[1]\n[3] \"H1\"[2]\n"));
     }

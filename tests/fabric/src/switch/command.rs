@@ -316,7 +316,7 @@ impl Switch {
     }
 
     fn add_device(&mut self, words: &Words) -> Outcome {
-        words.only(&["ports", "guid"])?;
+        words.only(&["ports", "guid", "lid", "sm_lid"])?;
         let host = self.host(words)?;
         let name = words.plain(3)?.to_owned();
         if self.find_device(&host, Some(&name)).is_some() {
@@ -328,6 +328,9 @@ impl Switch {
         for (index, layer) in words.text("ports").unwrap_or("eth").split(',').enumerate() {
             let mut port = Port::imaginary(node_guid + index as u64 + 1);
             port.over.link_layer = Some(link_layer(layer)?);
+            // With LIDs it stands for an HCA of the subnet that nobody runs on.
+            port.info.lid = words.number("lid")?.unwrap_or(0);
+            port.info.sm_lid = words.number("sm_lid")?.unwrap_or(0);
             port.seen = port.view();
             ports.push(port);
         }

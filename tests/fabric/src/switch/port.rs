@@ -153,6 +153,14 @@ impl Port {
         Port { info, pkeys: vec![0xffff], guid, ..Port::default() }
     }
 
+    /// Takes what ibsim tells of the port. Another SM knows of no memberships.
+    pub fn told(&mut self, info: PortInfo) {
+        if info.sm_lid != self.info.sm_lid {
+            self.joined.clear();
+        }
+        self.info = info;
+    }
+
     /// The port as its host sees it.
     pub fn view(&self) -> View {
         let (info, over) = (&self.info, &self.over);

@@ -64,8 +64,14 @@ impl SimClient {
 }
 
 impl Switch {
-    /// The client of ibsim that this port's MADs go through.
+    /// The client of ibsim that this port's MADs go through. A device that a test made up uses that of its host's first.
     pub(super) fn client_of(&self, dev: usize, port: u32) -> Option<usize> {
+        let device = self.devices.get(dev)?;
+        let dev = if device.node.is_some() {
+            dev
+        } else {
+            self.devices.iter().position(|d| d.node.is_some() && d.host == device.host)?
+        };
         let wanted = (port == 1).then_some(dev);
         self.clients.iter().position(|c| c.dev == wanted)
     }
@@ -114,7 +120,7 @@ impl Switch {
         let Some(port) = self.devices.get_mut(dev).and_then(|d| d.ports.get_mut(index)) else { return };
         let data: [u8; 64] = m[64..128].try_into().expect("64 bytes");
         match mad::attribute(m) {
-            SMP_PORTINFO => port.info = PortInfo::parse(&data),
+            SMP_PORTINFO => port.told(PortInfo::parse(&data)),
             SMP_PKEYS => {
                 let entries = data.chunks_exact(2).map(|c| u16::from_be_bytes([c[0], c[1]]));
                 port.pkeys = entries.take(port.pkeys.len().max(1)).collect();
@@ -137,7 +143,7 @@ impl Switch {
             let device = &mut self.devices[dev];
             if kind == ctl::PORTINFO {
                 if let Some(p) = device.port_mut(1) {
-                    p.info = PortInfo::parse(&data);
+                    p.told(PortInfo::parse(&data));
                 }
             } else {
                 let keys: Vec<u16> = data.chunks_exact(2).take(cap).map(|c| u16::from_be_bytes([c[0], c[1]])).collect();

@@ -1,0 +1,188 @@
+//! What has moved says so. No peer can know that a port has another LID or GID, or that an address is somewhere else
+//! now: it would use what it has learned for as long as that is good, a day by default.
+//!
+//! So an endpoint that has been heard of before, and is somewhere else now, was out of reach or has a new address, asks
+//! its group for its own addresses. Nobody answers such a request, but whoever hears it learns, as from every other request, where it came
+//! from, and what contradicts that is in doubt. It is sent twice, since nobody confirms it, a few addresses at a time.
+//! An endpoint that opens for the first time says nothing: nobody knows anything of it that could be wrong.
+//!
+//! Who hears that a peer has another LID or GID has more than the one address in doubt: everything that leads to that
+//! GID, and not to that LID, is asked for again when it is next used. Destinations are gone through for that at most ten
+//! times a second.
+
+use std::collections::VecDeque;
+use std::time::Duration;
+
+use ibacm_wire::Gid;
+use ibacm_wire::client::TYPE_PATH;
+use ibacm_wire::datagram::{Datagram, Groups, MULTICAST_QPN, Request};
+
+use super::Engine;
+use super::action::{Action, Av, EpId};
+use crate::addr::Addr;
+use crate::cache::State;
+use crate::time::Time;
+
+/// Addresses that are announced at a time, and the pause until the next ones.
+const SHARE: usize = 4;
+const PAUSE: Duration = Duration::from_millis(10);
+/// Hosts that move together, because a subnet manager gave out other LIDs, take this long to say so.
+const SPREAD: Duration = Duration::from_millis(100);
+/// When it is said again.
+const AGAIN: Duration = Duration::from_secs(1);
+/// Addresses that wait to be announced; what is more is left for peers to find out.
+const MAX: usize = 256;
+/// Destinations are gone through once in this time.
+const WALK: Duration = Duration::from_millis(100);
+/// GIDs that wait for that. What is more has everything in doubt.
+const MAX_MOVED: usize = 1024;
+
+/// What an endpoint has to say.
+#[derive(Default)]
+pub(super) struct Announcement {
+    /// The GID and LID under which peers have heard of the endpoint.
+    known_as: Option<(Gid, u16)>,
+    /// It was closed since then: nobody could hear how it was.
+    missed: bool,
+    /// Addresses to be said, and whether they will be said again.
+    queue: VecDeque<(Addr, bool)>,
+    at: Option<Time>,
+}
+
+impl Announcement {
+    /// When there is something to say.
+    pub fn deadline(&self) -> Time {
+        self.at.unwrap_or(Time::NEVER)
+    }
+
+    fn add(&mut self, addr: Addr) {
+        self.queue.retain(|(a, _)| *a != addr);
+        if self.queue.len() < MAX {
+            self.queue.push_front((addr, true));
+        }
+    }
+}
+
+/// GIDs of peers that have moved.
+#[derive(Default)]
+pub(super) struct Moved {
+    /// With the LID that they have now; 0 if nobody has the GID, as far as is known.
+    gids: Vec<(Gid, u16)>,
+    walk_at: Time,
+}
+
+impl Moved {
+    /// When destinations are to be gone through.
+    pub fn deadline(&self) -> Time {
+        if self.gids.is_empty() { Time::NEVER } else { self.walk_at }
+    }
+}
+
+impl Engine {
+    /// The endpoint has a QP again, or for the first time: from then on it may be known.
+    pub(super) fn announce_opened(&mut self, ep: EpId) {
+        let here = (self.info(ep).gid(), self.info(ep).lid);
+        let news = &mut self.eps[ep.0 as usize].announcement;
+        news.missed |= news.known_as.is_some();
+        news.known_as.get_or_insert(here);
+    }
+
+    /// The endpoint's first group is joined: if peers have heard of it as somebody else, they are told.
+    pub(super) fn announce_moved(&mut self, now: Time, ep: EpId) {
+        let info = self.info(ep);
+        let here = (info.gid(), info.lid);
+        let wait = Duration::from_micros(self.rng.below(SPREAD.as_micros() as u64));
+        let e = &mut self.eps[ep.0 as usize];
+        let news = &mut e.announcement;
+        let moved = news.known_as.replace(here).is_some_and(|before| before != here);
+        if std::mem::take(&mut news.missed) || moved {
+            e.addrs.iter().flatten().for_each(|a| news.add(a.addr));
+        }
+        if !news.queue.is_empty() {
+            news.at = Some(now.plus(wait));
+        }
+    }
+
+    /// The endpoint has a new address.
+    pub(super) fn announce_address(&mut self, ep: EpId, addr: &Addr) {
+        let news = &mut self.eps[ep.0 as usize].announcement;
+        if news.known_as.is_some() {
+            news.add(*addr);
+            // at once, if there is a group
+            news.at = Some(Time(0));
+        }
+    }
+
+    /// Says what is due.
+    pub(super) fn announce_due(&mut self, now: Time) {
+        for i in 0..self.eps.len() {
+            if self.eps[i].announcement.deadline() <= now {
+                self.announce(now, EpId(i as u32));
+            }
+        }
+    }
+
+    fn announce(&mut self, now: Time, ep: EpId) {
+        let e = &mut self.eps[ep.0 as usize];
+        e.announcement.at = None;
+        // without a group: when it is joined
+        let Some(first) = e.first_group().filter(|_| e.up).copied() else { return };
+        let offered = Groups::new(e.groups.iter().filter(|g| g.joined.is_some()).map(|g| g.mgid));
+        let Some(round) = e.announcement.queue.front().map(|(_, again)| *again) else { return };
+        for _ in 0..SHARE {
+            let e = &mut self.eps[ep.0 as usize];
+            let Some((addr, again)) = e.announcement.queue.pop_front_if(|(_, again)| *again == round) else { break };
+            if !e.has_addr(&addr) {
+                continue;
+            }
+            if again {
+                e.announcement.queue.push_back((addr, false));
+            }
+            let (kind, bytes) = (addr.kind() as u8, *addr.wire());
+            let tid = self.rng.next_u64() >> 1;
+            let request = Request { tid, dest_type: kind, dest: bytes, src_type: kind, src: bytes, groups: offered };
+            let payload = Box::new(Datagram::Request(request).emit());
+            self.actions.push_back(Action::Send { ep, token: tid, av: Av::group(&first), qpn: MULTICAST_QPN, payload });
+        }
+        let news = &mut self.eps[ep.0 as usize].announcement;
+        news.at = news.queue.front().map(|(_, again)| now.plus(if *again == round { PAUSE } else { AGAIN }));
+    }
+
+    /// A peer was heard of under another GID than this one, or (`lid`) at this LID: other paths are in doubt.
+    pub(super) fn peer_moved(&mut self, gid: Gid, lid: u16) {
+        if gid.is_zero() || self.moved.gids.len() >= MAX_MOVED {
+            return;
+        }
+        match self.moved.gids.iter_mut().find(|m| m.0 == gid) {
+            Some(known) => known.1 = lid,
+            None => self.moved.gids.push((gid, lid)),
+        }
+    }
+
+    /// Goes through the destinations if it is time to.
+    pub(super) fn moved_due(&mut self, now: Time) {
+        if self.moved.deadline() > now {
+            return;
+        }
+        let gids = std::mem::take(&mut self.moved.gids);
+        self.moved.walk_at = now.plus(WALK);
+        let all = gids.len() >= MAX_MOVED;
+        let mut doubted = 0;
+        for e in &mut self.eps {
+            let lmc = self.ports.get(e.port.0 as usize).map_or(0, |p| p.info.lmc.min(7));
+            for d in e.cache.iter_mut().filter(|d| d.is_learned() && d.state == State::Ready) {
+                let (gid, lid) = (d.path.dgid(), d.path.dlid());
+                let elsewhere = |m: &(Gid, u16)| m.0 == gid && (m.1 ^ lid) >> lmc != 0;
+                if all || gids.iter().any(elsewhere) {
+                    d.epoch = d.epoch.wrapping_add(1);
+                    let by_path = d.addr().kind() == TYPE_PATH;
+                    d.state = if by_path || d.peer.qpn == 0 { State::Init } else { State::AddrResolved };
+                    doubted += 1;
+                }
+            }
+        }
+        if doubted != 0 {
+            self.log(1, || format!("{doubted} paths are in doubt: {} peers have moved", gids.len()));
+        }
+    }
+}
