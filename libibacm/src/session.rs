@@ -22,8 +22,8 @@ const TRIES: u8 = 3;
 const REFUSED_FOR: Duration = Duration::from_secs(600);
 /// Requests that have ended by their time limit while their connection lives on.
 const MAX_ABANDONED: usize = 256;
-/// Bytes received at a time, as many as the longest reply has.
-const CHUNK: usize = 65_535;
+/// Bytes received at a time: many usual replies, and little enough to be cleared for each reception.
+const CHUNK: usize = 4096;
 
 /// Which request a result is for.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Debug)]
@@ -298,7 +298,7 @@ impl Session {
     }
 
     fn receive(&mut self, now: Instant) -> Result<(), Lost> {
-        let mut chunk = vec![0; CHUNK];
+        let mut chunk = [0; CHUNK];
         loop {
             let Some(fd) = &self.link else { return Ok(()) };
             let n = match sys::receive(fd.as_fd(), &mut chunk) {

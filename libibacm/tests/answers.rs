@@ -7,7 +7,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use ibacm_wire::client::{Header, OP_ACK};
-use libibacm::{Client, Error, Scope, Status, Target, Violation};
+use libibacm::{Client, Endpoint, Error, Scope, Status, Target, Violation};
 use support::{LIMIT, Place, answer, ask, ip, record, request};
 
 #[test]
@@ -58,7 +58,7 @@ fn endpoints_and_counters_are_as_long_as_they_say() {
             } else {
                 let mut body = vec![0; 80 + 2 * 64];
                 body[..8].copy_from_slice(&0x1234_u64.to_be_bytes());
-                (body[8], body[9], body[15]) = (1, 2, if header.data[0] == 2 { 3 } else { 2 });
+                (body[8], body[9], body[15]) = (header.data[1].max(1), 2, if header.data[0] == 2 { 3 } else { 2 });
                 body[12..14].copy_from_slice(&0xffff_u16.to_be_bytes());
                 body[16..21].copy_from_slice(b"ibacm");
                 body[80..82].copy_from_slice(b"n1");
@@ -82,7 +82,11 @@ fn endpoints_and_counters_are_as_long_as_they_say() {
     assert!(matches!(client.counters(Scope::Endpoint(2)), Err(Error::Protocol(Violation::Length(72)))));
     let endpoint = client.endpoint(1).unwrap();
     assert_eq!((endpoint.device_guid, endpoint.port, endpoint.ports, endpoint.pkey), (0x1234, 1, 2, 0xffff));
-    assert_eq!((endpoint.provider.as_str(), endpoint.addresses), ("ibacm", vec!["n1".to_owned(), "x".repeat(64)]));
+    assert_eq!(
+        (endpoint.provider.as_str(), endpoint.addresses.clone()),
+        ("ibacm", vec!["n1".to_owned(), "x".repeat(64)])
+    );
+    assert_eq!(client.endpoint_of_port(1, 2).unwrap(), Endpoint { port: 2, ..endpoint });
     assert!(matches!(client.endpoint(2), Err(Error::Protocol(Violation::Length(_)))));
     assert_eq!(client.endpoint(3).unwrap_err().status(), Some(Status::Einval));
 }

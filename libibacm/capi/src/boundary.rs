@@ -2,10 +2,11 @@
 #![allow(unsafe_code, reason = "the boundary to C")]
 
 use std::ffi::{CStr, c_char, c_int, c_void};
+use std::io;
 use std::net::{IpAddr, Ipv6Addr};
 use std::time::Duration;
 
-use libibacm::{Address, Gid, Path, PathRecord, Target, status_text};
+use libibacm::{Address, DEFAULT_PORT, Gid, PathRecord, Target, status_text};
 
 use crate::devices;
 use crate::ffi::ibv_ah_attr;
@@ -60,8 +61,7 @@ pub unsafe fn ip(address: *const libc::sockaddr) -> Result<Option<IpAddr>, c_int
 /// # Safety
 ///
 /// Each pointer is NULL or can be written to.
-unsafe fn give(path: &Path, dev: *mut DevAddr, ah: *mut ibv_ah_attr, data: *mut ResolveData) -> c_int {
-    let record = &path.record;
+pub unsafe fn give(record: &PathRecord, dev: *mut DevAddr, ah: *mut ibv_ah_attr, data: *mut ResolveData) -> c_int {
     if dev.is_null() && ah.is_null() && data.is_null() {
         return 0;
     }
@@ -100,7 +100,7 @@ pub unsafe extern "C" fn ib_acm_resolve_name(
         _ => return result(-libc::EINVAL),
     };
     // SAFETY: the caller's promise.
-    finish(client().resolve_name(src, dest), |path| unsafe { give(&path, dev, ah, data) })
+    finish(client().resolve_name(src, dest), |path| unsafe { give(&path.record, dev, ah, data) })
 }
 
 /// # Safety
@@ -121,7 +121,7 @@ pub unsafe extern "C" fn ib_acm_resolve_ip(
         _ => return result(-libc::EINVAL),
     };
     // SAFETY: the caller's promise.
-    finish(client().resolve_ip(src, dest), |path| unsafe { give(&path, dev, ah, data) })
+    finish(client().resolve_ip(src, dest), |path| unsafe { give(&path.record, dev, ah, data) })
 }
 
 /// # Safety
@@ -202,7 +202,7 @@ pub extern "C" fn ib_acm_status_str(status: c_int) -> *const c_char {
     known.map_or(c"".as_ptr(), |t| t.as_ptr())
 }
 
-/// The service that a text names.
+/// The service that a text names, which is found within the time limit of calls.
 ///
 /// # Safety
 ///
@@ -210,8 +210,15 @@ pub extern "C" fn ib_acm_status_str(status: c_int) -> *const c_char {
 pub unsafe fn target(server: *const c_char) -> Result<Target, c_int> {
     // SAFETY: the caller's promise.
     let server = unsafe { text(server) }?;
-    let target = server.map_or(Ok(Target::Published), Target::parse);
-    target.map_err(|e| -e.raw_os_error().unwrap_or(libc::EINVAL))
+    let Some(server) = server else { return Ok(Target::Published) };
+    Target::parse_within(server, DEFAULT_PORT, client().limit()).map_err(|e| {
+        -e.raw_os_error().unwrap_or(match e.kind() {
+            io::ErrorKind::InvalidInput => libc::EINVAL,
+            io::ErrorKind::TimedOut => libc::ETIMEDOUT,
+            // What else the resolver says has no number.
+            _ => libc::EHOSTUNREACH,
+        })
+    })
 }
 
 /// # Safety

@@ -1,6 +1,6 @@
 //! The C library libibacm: the functions of `infiniband/ib_acm.h` over the crate `libibacm`.
 //!
-//! What is unsafe is in `boundary` and `sessions`, whose callers are C, and in `devices`, which calls libibverbs.
+//! What is unsafe is in `boundary`, `queries` and `sessions`, whose callers are C, and in `devices`, which calls libibverbs.
 #![deny(unsafe_code)]
 #![allow(missing_docs, reason = "the interface is documented where its users look: in infiniband/ib_acm.h")]
 
@@ -8,5 +8,6 @@ mod boundary;
 mod devices;
 mod ffi;
 mod layout;
+mod queries;
 mod sessions;
 mod state;

@@ -89,10 +89,15 @@ pub fn last() -> c_int {
     LAST.try_with(Cell::get).unwrap_or(0)
 }
 
-/// A call's answer as a number, with what is done with a path.
-pub fn finish(answer: Result<Path, Error>, take: impl FnOnce(Path) -> c_int) -> c_int {
-    result(match answer {
-        Ok(path) => take(path),
+/// A call's answer as a number, with what is done with a success.
+pub fn answer<T>(answer: Result<T, Error>, take: impl FnOnce(T) -> c_int) -> c_int {
+    match answer {
+        Ok(found) => take(found),
         Err(e) => number(&e),
-    })
+    }
+}
+
+/// The same for a path, as the result of the call.
+pub fn finish(found: Result<Path, Error>, take: impl FnOnce(Path) -> c_int) -> c_int {
+    result(answer(found, take))
 }

@@ -71,6 +71,24 @@ int ib_acm_resolve_path(struct ib_path_record *path);
 /* The same, always from the subnet administrator. */
 int ib_acm_query_path(struct ib_path_record *path);
 
+/*
+ * The path to a name or an IP address, given as text, as a record: for what needs no device of this process.
+ * IB_ACM_CACHED: only if the service knows it already; otherwise the status is 3 (no data), and it begins to look for
+ * it. source receives the address that the service has chosen where src is NULL, else "". path and source can be NULL.
+ */
+#define IB_ACM_CACHED 1
+
+struct ib_acm_address {
+	char text[72]; /* always ends with a zero */
+};
+
+int ib_acm_resolve(const char *src, const char *dest, int flags, struct ib_path_record *path,
+		   struct ib_acm_address *source);
+
+/* Makes of any record what the first two functions give; asks nobody but the local device. */
+int ib_acm_convert_from_path(const struct ib_path_record *path, struct ib_acm_dev_addr *dev_addr,
+			     struct ibv_ah_attr *ah, struct ib_acm_resolve_data *data);
+
 /* Makes a record of what the first two functions give; asks nobody but the local device. */
 int ib_acm_convert_to_path(struct ib_acm_dev_addr *dev_addr, struct ibv_ah_attr *ah, struct ib_acm_resolve_data *data,
 			   struct ib_path_record *path);
@@ -82,8 +100,15 @@ int ib_acm_last_status(void);
 const char *ib_acm_status_str(int status);
 
 /*
+ * Connects now rather than at the next call, unless there is a connection already: -1 with the system's own errno tells
+ * whether there is a service.
+ */
+int ib_acm_connect(void);
+
+/*
  * Where later calls of this process find the service: a socket file (with a '/'), host, host:port or [address]:port;
- * NULL: where the service of this host says, which is the default.
+ * NULL: where the service of this host says, which is the default. A host's name is looked up here, within the time
+ * limit of a call (EHOSTUNREACH: it has no address). If it has several addresses, the first that accepts is taken.
  */
 int ib_acm_set_server(const char *server);
 
@@ -99,6 +124,43 @@ typedef void (*ib_acm_result_fn)(void *context, size_t index, int result, const 
  */
 int ib_acm_resolve_many(const char *src, const char *const *dests, size_t count, ib_acm_result_fn function,
 			void *context);
+
+/* What the service counts. */
+struct ib_acm_counters {
+	uint64_t error; /* failures other than "no data" */
+	uint64_t resolve; /* requests to resolve */
+	uint64_t nodata; /* answers of "no data" */
+	uint64_t addr_query; /* multicast requests for addresses */
+	uint64_t addr_cache; /* addresses that were known, without the route */
+	uint64_t route_query; /* requests to the subnet administrator */
+	uint64_t route_cache; /* requests answered from the cache */
+	uint64_t reserved;
+};
+
+/*
+ * Counters: of the whole service (0 and NULL), of an endpoint by its number from 1 (and NULL), or of the endpoint that
+ * has an address (0 and the address as text).
+ */
+int ib_acm_query_counters(int endpoint, const char *address, struct ib_acm_counters *counters);
+
+/* An endpoint of the service: a port, a partition, and the addresses that are served there. */
+struct ib_acm_endpoint {
+	uint64_t guid; /* of the device, network order */
+	uint16_t pkey; /* host order */
+	uint8_t port_num;
+	uint8_t port_cnt; /* ports that the device has */
+	uint32_t address_cnt; /* addresses that the endpoint has, even if there was room for less */
+	struct ib_acm_address provider;
+	uint8_t reserved[8];
+};
+
+/*
+ * The endpoint with this number, from 1; status 2 (invalid request) is the end of the list. With a port other than 0,
+ * only the endpoints of ports with this number count. Up to count addresses are written; names as they are, IP addresses
+ * with the length of their prefix. addresses can be NULL if count is 0.
+ */
+int ib_acm_query_endpoint(int number, int port, struct ib_acm_endpoint *endpoint, struct ib_acm_address *addresses,
+			  size_t count);
 
 /*
  * Without waiting. Submit, poll ib_acm_session_fd() for ib_acm_session_events() during ib_acm_session_timeout(), call
@@ -116,6 +178,9 @@ struct ib_acm_result {
 
 struct ib_acm_session *ib_acm_session_open(const char *server);
 void ib_acm_session_close(struct ib_acm_session *session);
+/* For a name or an IP address as text; flags as for ib_acm_resolve(). */
+int ib_acm_submit(struct ib_acm_session *session, const char *src, const char *dest, int flags, int milliseconds,
+		  uint64_t *ticket);
 int ib_acm_submit_name(struct ib_acm_session *session, const char *src, const char *dest, int milliseconds,
 		       uint64_t *ticket);
 int ib_acm_submit_ip(struct ib_acm_session *session, const struct sockaddr *src, const struct sockaddr *dest,
