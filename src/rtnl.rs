@@ -19,8 +19,8 @@ use mio::{Interest, Registry, Token};
 
 use crate::rtnl_parse::{self, Dump, Message, News};
 use crate::rtnl_sock;
-pub use crate::rtnl_table::SystemAddr;
-use crate::rtnl_table::{Sysfs, Table, parse_hardware, parse_pkey};
+use crate::rtnl_table::{Sysfs, Table};
+pub use crate::rtnl_table::{SystemAddr, parse_hardware, parse_pkey};
 
 /// Where the kernel shows its interfaces.
 pub const SYSFS_NET: &str = "/sys/class/net";

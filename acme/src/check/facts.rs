@@ -69,6 +69,11 @@ impl Port {
         gid.interface_id() != 0 && self.gids.iter().any(|g| g.interface_id() == gid.interface_id())
     }
 
+    /// Whether it is a full member of some partition.
+    pub fn is_full_member(&self) -> bool {
+        self.pkeys.iter().any(|k| k & 0x8000 != 0)
+    }
+
     /// The key of the port's table that is for this partition, the one of a full member if there are both.
     pub fn key_of(&self, pkey: u16) -> Option<u16> {
         self.pkeys.iter().copied().filter(|k| *k != 0 && (k ^ pkey) & 0x7fff == 0).max()

@@ -44,7 +44,7 @@ pub fn devices(devices: &Result<Vec<Device>, String>) -> Vec<Finding> {
     let ports = list.iter().flat_map(|d| d.ports.iter().flatten()).count();
     let names = list.iter().map(|d| d.name.as_str()).collect::<Vec<_>>().join(", ");
     if ports > 0 {
-        findings.push(Finding::ok("device", here, format!("{names}, {ports} InfiniBand ports")));
+        findings.push(Finding::ok("device", here, format!("{names}; InfiniBand ports: {ports}")));
     } else if findings.is_empty() {
         findings.push(Finding::failed(
             "device",
@@ -99,11 +99,6 @@ pub fn ports(ports: &[Port]) -> Vec<Finding> {
     each.collect()
 }
 
-/// Whether the port is a full member of some partition.
-pub fn is_full_member(port: &Port) -> bool {
-    port.pkeys.iter().any(|k| k & 0x8000 != 0)
-}
-
 /// Of a usable port's partitions and those of its interfaces.
 pub fn partitions(port: &Port, interfaces: &[Interface]) -> Vec<Finding> {
     let keys: Vec<u16> = port.pkeys.iter().copied().filter(|k| *k != 0).collect();
@@ -114,7 +109,7 @@ pub fn partitions(port: &Port, interfaces: &[Interface]) -> Vec<Finding> {
         Finding::failed("partition", port.name(), "member of no partition: the table of keys is empty", default)
     } else if keys.contains(&0xffff) {
         Finding::ok("partition", port.name(), format!("full member of the default partition ({shown})"))
-    } else if !is_full_member(port) {
+    } else if !port.is_full_member() {
         Finding::failed(
             "partition",
             port.name(),
