@@ -3,10 +3,11 @@
 use std::ffi::OsString;
 use std::time::Duration;
 
-use getopts::{Fail, HasArg, Matches, Occur, Options as Getopts, ParsingStyle};
+use getopts::{Fail, Matches, ParsingStyle};
 use ibacm::dirs;
 
 use crate::expand::leading_number;
+use crate::option_table;
 
 /// How long each answer may take where nothing is said: several times what a service with default options takes to
 /// give up, since it may have others to ask before.
@@ -102,28 +103,12 @@ pub enum Command {
 
 /// Understands a command line without its first word, `program`, which is named in errors.
 pub fn parse(program: &str, arguments: &[OsString]) -> Command {
-    let mut known = Getopts::new();
+    let mut known = option_table::parser(option_table::MAIN);
     // As getopt(3) has it.
     known.parsing_style(match std::env::var_os("POSIXLY_CORRECT") {
         Some(_) => ParsingStyle::StopAtFirstFree,
         None => ParsingStyle::FloatingFrees,
     });
-    for flag in ["v", "c", "V"] {
-        known.opt(flag, "", "", "", HasArg::No, Occur::Multi);
-    }
-    for valued in ["f", "s", "d", "D", "S", "C"] {
-        known.opt(valued, "", "", "", HasArg::Yes, Occur::Multi);
-    }
-    for maybe in ["e", "A", "O", "P"] {
-        known.opt(maybe, "", "", "", HasArg::Maybe, Occur::Multi);
-    }
-    for flag in ["json", "stats", "version"] {
-        known.opt("", flag, "", "", HasArg::No, Occur::Multi);
-    }
-    known.opt("h", "help", "", "", HasArg::No, Occur::Multi);
-    for valued in ["timeout", "parallel", "warmup"] {
-        known.opt("", valued, "", "", HasArg::Yes, Occur::Multi);
-    }
     match known.parse(arguments) {
         Err(fail) => Command::Usage(Some(complaint(program, &fail))),
         Ok(given) if given.opt_present("help") => Command::Help,
@@ -151,14 +136,18 @@ fn complaint(program: &str, fail: &Fail) -> String {
 
 fn options(given: &Matches) -> Result<Options, String> {
     let last = |name: &str| given.opt_strs(name).pop();
-    let format = match last("f").as_deref().map(|f| f.chars().next()) {
-        None | Some(Some('u')) => Format::Unspecified,
-        Some(Some('i')) => Format::Ip,
-        Some(Some('n')) => Format::Name,
-        Some(Some('l')) => Format::Lid,
-        Some(Some('g')) => Format::Gid,
-        Some(_) => return Err("-f is one of i, n, l, g and u".to_owned()),
-    };
+    // The last one counts, but none may be wrong.
+    let mut format = Format::Unspecified;
+    for given in given.opt_strs("f") {
+        format = match given.chars().next() {
+            Some('u') => Format::Unspecified,
+            Some('i') => Format::Ip,
+            Some('n') => Format::Name,
+            Some('l') => Format::Lid,
+            Some('g') => Format::Gid,
+            _ => return Err("-f is one of i, n, l, g and u".to_owned()),
+        };
+    }
     let (perf, endpoint) = numbered(given);
     let file = |option: &str, default: &str| {
         let present = given.opt_present(option);

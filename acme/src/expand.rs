@@ -92,7 +92,7 @@ mod tests {
         assert_eq!(shown(""), "Empty");
         assert_eq!(shown("["), "Empty");
         assert_eq!(shown("x[0-99999999]"), "TooLong");
-        assert_eq!(shown("x[-2]"), "x0 x1 x2");
+        assert_eq!(shown("x[-2]"), "x-2 x-1 x0 x1 x2", "from the number to what follows its sign");
         assert_eq!(shown("x[2147483647-2147483647]"), "x2147483647");
     }
 

@@ -3,13 +3,14 @@
 use std::ffi::OsStr;
 use std::fmt::Write as _;
 use std::io;
+use std::os::unix::fs::DirBuilderExt as _;
 use std::path::{Path, PathBuf};
 
 use ibacm::addrfile::{AddrEntry, IbPort, default_entries};
 use ibacm::verbs::{self, LINK_LAYER_INFINIBAND, LINK_LAYER_UNSPECIFIED, PORT_ACTIVE};
 
 use crate::cli::Options;
-use crate::fault::{Outcome, strerror};
+use crate::fault::{Fault, strerror};
 use crate::out::Out;
 use crate::say;
 
@@ -51,42 +52,44 @@ const ADDRESSES: &str = "\
 ";
 
 /// Writes the address file.
-pub fn addresses(out: &mut Out, options: &Options, file: &OsStr) -> Outcome {
+pub fn addresses(out: &mut Out, options: &Options, file: &OsStr) -> Result<(), Fault> {
     announce(out, options, file);
     // What is there stays where nothing better can be written.
     if let Err(e) = prepare(out, &options.directory) {
         say!(out, "Failed to open address configuration file: {}", text(&e));
-        return Outcome::FAILED;
+        return Err(unwritten(Path::new(&options.directory), &e));
     }
     let entries = match names() {
         Ok(entries) => entries,
         Err(e) => {
             say!(out, "ibv_get_device_list - no devices present?");
-            out.advise(format_args!(
-                "the RDMA devices cannot be listed: {e}; is the kernel's module ib_uverbs loaded?"
-            ));
-            return Outcome::FAILED;
+            let errno = e.raw_os_error().unwrap_or(libc::ENODEV);
+            let text = format!("the RDMA devices cannot be listed: {e}");
+            let fault = Fault::local(errno, &text, "look whether the kernel's module ib_uverbs is loaded");
+            out.advise(format_args!("{}: {}", fault.text, fault.advice));
+            return Err(fault);
         }
     };
     let mut contents = ADDRESSES.to_owned();
     for entry in &entries {
-        if options.verbose {
-            say!(out, "{entry}");
-        }
         let _ = writeln!(contents, "{entry}");
     }
     if entries.is_empty() {
         out.advise(format_args!("no InfiniBand device is there, so that the file has no names"));
     }
-    write(out, "address", &place(options, file), &contents)
+    write(out, "address", &place(options, file), &contents)?;
+    if options.verbose {
+        entries.iter().for_each(|entry| say!(out, "{entry}"));
+    }
+    Ok(())
 }
 
 /// Writes the options file.
-pub fn options(out: &mut Out, options: &Options, file: &OsStr) -> Outcome {
+pub fn options(out: &mut Out, options: &Options, file: &OsStr) -> Result<(), Fault> {
     announce(out, options, file);
     if let Err(e) = prepare(out, &options.directory) {
         say!(out, "Failed to open option configuration file: {}", text(&e));
-        return Outcome::FAILED;
+        return Err(unwritten(Path::new(&options.directory), &e));
     }
     write(out, "option", &place(options, file), &options_file())
 }
@@ -112,7 +115,7 @@ fn options_file() -> String {
 fn names() -> io::Result<Vec<AddrEntry>> {
     let host = ibacm::lifecycle::hostname()?;
     let mut ports = Vec::new();
-    for device in verbs::devices()? {
+    for device in verbs::known_devices()? {
         let Ok(context) = device.open() else { continue };
         for port in 1..=context.phys_port_cnt() {
             let Ok(attr) = context.query_port(port) else { continue };
@@ -133,7 +136,8 @@ fn announce(out: &mut Out, options: &Options, file: &OsStr) {
 
 /// Makes the directory if it is missing, but not those above it.
 fn prepare(out: &mut Out, directory: &OsStr) -> io::Result<()> {
-    let made = std::fs::create_dir(directory);
+    // Whatever the umask allows beyond that: services read what is in it.
+    let made = std::fs::DirBuilder::new().mode(0o755).create(directory);
     let there = std::fs::metadata(directory).and_then(|m| if m.is_dir() { Ok(()) } else { Err(not_a_directory()) });
     there.map_err(|e| {
         let e = made.err().filter(|made| made.kind() != io::ErrorKind::AlreadyExists).unwrap_or(e);
@@ -146,19 +150,26 @@ fn not_a_directory() -> io::Error {
     io::Error::from_raw_os_error(libc::ENOTDIR)
 }
 
-fn place(options: &Options, file: &OsStr) -> PathBuf {
+/// Where a file is to be.
+pub fn place(options: &Options, file: &OsStr) -> PathBuf {
     Path::new(&options.directory).join(file)
 }
 
-fn write(out: &mut Out, what: &str, path: &Path, contents: &str) -> Outcome {
-    match std::fs::write(path, contents) {
-        Ok(()) => Outcome::GOOD,
-        Err(e) => {
-            say!(out, "Failed to open {what} configuration file: {}", text(&e));
-            out.advise(format_args!("{}: {}; -D names another directory", path.display(), text(&e)));
-            Outcome::FAILED
-        }
-    }
+fn write(out: &mut Out, what: &str, path: &Path, contents: &str) -> Result<(), Fault> {
+    // Without a name this is the directory; it is a file that is missing.
+    let named = !path.as_os_str().as_encoded_bytes().ends_with(b"/");
+    let written = if named { std::fs::write(path, contents) } else { Err(io::Error::from_raw_os_error(libc::ENOENT)) };
+    written.map_err(|e| {
+        say!(out, "Failed to open {what} configuration file: {}", text(&e));
+        let fault = unwritten(path, &e);
+        out.advise(format_args!("{}; {}", fault.text, fault.advice));
+        fault
+    })
+}
+
+fn unwritten(path: &Path, e: &io::Error) -> Fault {
+    let why = format!("{}: {}", path.display(), text(e));
+    Fault::local(e.raw_os_error().unwrap_or(libc::EIO), &why, "-D names another directory")
 }
 
 fn text(e: &io::Error) -> String {

@@ -3,18 +3,22 @@
 use std::fmt;
 use std::io::{self, BufWriter, IsTerminal, Stdout, Write};
 
+use crate::progress::Line;
+
 /// Standard output, buffered until [`Out::flush`] or the end.
 pub struct Out {
     to: BufWriter<Stdout>,
     terminal: bool,
     /// Whether text is left out, for a document to follow.
     muted: bool,
+    /// A line on the terminal that gives way to what is written here.
+    line: Option<Line>,
 }
 
 impl Default for Out {
     fn default() -> Out {
         let to = io::stdout();
-        Out { terminal: to.is_terminal(), to: BufWriter::new(to), muted: false }
+        Out { terminal: to.is_terminal(), to: BufWriter::new(to), muted: false, line: None }
     }
 }
 
@@ -29,6 +33,11 @@ impl Out {
         self.muted = true;
     }
 
+    /// Takes this line away before anything is written where it is.
+    pub fn keep_clear(&mut self, line: Option<Line>) {
+        self.line = line;
+    }
+
     /// Writes a document, whether muted or not.
     pub fn document(&mut self, text: &dyn fmt::Display) {
         if writeln!(self.to, "{text}").is_err() {
@@ -40,12 +49,21 @@ impl Out {
     pub fn advise(&mut self, text: fmt::Arguments<'_>) {
         // What it is about comes first.
         self.flush();
+        if let Some(line) = &self.line {
+            line.erase();
+        }
         let _ = writeln!(io::stderr(), "ib_acme: {text}");
     }
 
     /// Writes one piece of text; used by `write!` and [`say!`](crate::say).
     pub fn write_fmt(&mut self, text: fmt::Arguments<'_>) {
-        if !self.muted && self.to.write_fmt(text).is_err() {
+        if self.muted {
+            return;
+        }
+        if let Some(line) = self.line.as_ref().filter(|_| self.terminal) {
+            line.erase();
+        }
+        if self.to.write_fmt(text).is_err() {
             end();
         }
     }

@@ -7,6 +7,7 @@ use libibacm::{Address, Client, Counters, Endpoint, Error, Scope, Status};
 
 use crate::address;
 use crate::cli::{Format, Options, Perf};
+use crate::document::Answers;
 use crate::fault::{Fault, Outcome};
 use crate::json::Json;
 use crate::out::Out;
@@ -15,7 +16,7 @@ use crate::say;
 /// The counters by the names that are printed and by those in documents, in the service's order.
 fn named(c: &Counters) -> [(&'static str, &'static str, u64); 7] {
     [
-        ("Error Count", "error", c.error),
+        ("Error Count", "error_count", c.error),
         ("Resolve Count", "resolve", c.resolve),
         ("No Data", "no_data", c.nodata),
         ("Addr Query Count", "addr_query", c.addr_query),
@@ -39,52 +40,69 @@ pub fn counters(
     name: &str,
     client: &Client,
     options: &Options,
-    document: &mut Vec<(&'static str, Json)>,
+    answers: &mut Answers,
 ) -> Outcome {
     let mut list = Vec::new();
+    let found = ask_counters(out, labels, name, client, options, &mut list);
+    answers.list("counters", list);
+    let Err(mut fault) = found else { return Outcome::GOOD };
+    if fault.status.is_some() && fault.errno == libc::EADDRNOTAVAIL {
+        fault = fault.advising("ib_acme -e lists the endpoints and their addresses".to_owned());
+    }
+    say!(out, "{name}: Failed to query perf data: {}", fault.strerror());
+    out.advise(format_args!("{}: {}", fault.text, fault.advice));
+    answers.failed("counters", &fault);
+    Outcome::FAILED
+}
+
+fn ask_counters(
+    out: &mut Out,
+    labels: &mut Labels,
+    name: &str,
+    client: &Client,
+    options: &Options,
+    list: &mut Vec<Json>,
+) -> Result<(), Fault> {
     let perf = options.perf.unwrap_or(Perf::Row);
-    let outcome = match perf {
-        Perf::All => every_endpoint(out, labels, name, client, &mut list),
-        Perf::Address => match source_address(out, options) {
-            Ok(address) => one(out, labels, name, perf, client.counters(Scope::Address(address)), &mut list),
-            Err(fault) => refused(out, name, &fault),
-        },
+    let mut show = |out: &mut Out, endpoint, found| one(out, labels, name, perf, endpoint, found, list);
+    match perf {
+        Perf::All => {
+            for number in 1..=u8::MAX {
+                let found = client.counters(Scope::Endpoint(number));
+                // The one behind the last.
+                if matches!(&found, Err(e) if e.status().is_some_and(|s| s != Status::Enomem)) {
+                    break;
+                }
+                show(out, Some(number), found)?;
+            }
+            Ok(())
+        }
+        Perf::Address => {
+            let address = source_address(out, options)?;
+            show(out, None, client.counters(Scope::Address(address)))
+        }
         _ => match u8::try_from(options.endpoint) {
-            Ok(0) => one(out, labels, name, perf, client.counters(Scope::Totals), &mut list),
-            Ok(number) => one(out, labels, name, perf, client.counters(Scope::Endpoint(number)), &mut list),
-            Err(_) if options.endpoint < 0 => one(out, labels, name, perf, client.counters(Scope::Totals), &mut list),
+            Ok(0) => show(out, None, client.counters(Scope::Totals)),
+            Ok(number) => show(out, Some(number), client.counters(Scope::Endpoint(number))),
+            Err(_) if options.endpoint < 0 => show(out, None, client.counters(Scope::Totals)),
             Err(_) => {
                 let text = format!("endpoint {} is none", options.endpoint);
-                refused(out, name, &Fault::local(libc::EADDRNOTAVAIL, &text, "endpoints have numbers from 1 to 255"))
+                Err(Fault::local(libc::EADDRNOTAVAIL, &text, "endpoints have numbers from 1 to 255"))
             }
         },
-    };
-    document.push(("counters", Json::List(list)));
-    outcome
-}
-
-fn every_endpoint(out: &mut Out, labels: &mut Labels, name: &str, client: &Client, list: &mut Vec<Json>) -> Outcome {
-    for number in 1..=u8::MAX {
-        let found = client.counters(Scope::Endpoint(number));
-        // The one behind the last.
-        if matches!(&found, Err(e) if e.status().is_some_and(|s| s != Status::Enomem)) {
-            break;
-        }
-        if one(out, labels, name, Perf::All, found, list) != Outcome::GOOD {
-            return Outcome::FAILED;
-        }
     }
-    Outcome::GOOD
 }
 
+/// Prints the counters of one endpoint, or of none in particular.
 fn one(
     out: &mut Out,
     labels: &mut Labels,
     name: &str,
     perf: Perf,
+    endpoint: Option<u8>,
     found: Result<Counters, Error>,
     list: &mut Vec<Json>,
-) -> Outcome {
+) -> Result<(), Fault> {
     let counters = match found {
         Ok(counters) => named(&counters),
         Err(e) => {
@@ -92,7 +110,7 @@ fn one(
             if perf == Perf::Address {
                 say!(out, "ib_acm_query_perf failed: {}", fault.strerror());
             }
-            return refused(out, name, &fault);
+            return Err(fault);
         }
     };
     if perf == Perf::Column {
@@ -106,18 +124,10 @@ fn one(
         }
         say!(out, "{name},{}", row(&|c| c.2.to_string()));
     }
-    list.push(Json::Object(counters.iter().map(|(_, key, value)| (*key, Json::Number(*value))).collect()));
-    Outcome::GOOD
-}
-
-fn refused(out: &mut Out, name: &str, fault: &Fault) -> Outcome {
-    say!(out, "{name}: Failed to query perf data: {}", fault.strerror());
-    let advice = match fault.status {
-        Some(_) if fault.errno == libc::EADDRNOTAVAIL => "ib_acme -e lists the endpoints and their addresses",
-        _ => &fault.advice,
-    };
-    out.advise(format_args!("{}: {advice}", fault.text));
-    Outcome::FAILED
+    let mut members = vec![("endpoint", endpoint.into())];
+    members.extend(counters.iter().map(|(_, key, value)| (*key, Json::Number(*value))));
+    list.push(Json::Object(members));
+    Ok(())
 }
 
 /// The address whose endpoint is meant.
@@ -157,7 +167,7 @@ pub fn endpoints(
     name: &str,
     client: &Client,
     options: &Options,
-    document: &mut Vec<(&'static str, Json)>,
+    answers: &mut Answers,
 ) -> Outcome {
     let ports = match by_port(client) {
         Ok(ports) => ports,
@@ -165,7 +175,7 @@ pub fn endpoints(
             let fault = Fault::of(&e);
             say!(out, "{name}: Failed to query endpoints: {}", fault.strerror());
             out.advise(format_args!("{}: {}", fault.text, fault.advice));
-            document.push(("error", fault.json()));
+            answers.failed("endpoints", &fault);
             return Outcome::FAILED;
         }
     };
@@ -187,12 +197,15 @@ pub fn endpoints(
     }
     let outcome = if wanted > longest {
         say!(out, " Endpoint {} is not available", options.endpoint);
-        out.advise(format_args!("{name} has endpoints up to number {longest}"));
+        let text = format!("{name} has no endpoint {wanted}");
+        let fault = Fault::local(libc::EADDRNOTAVAIL, &text, &format!("its endpoints have numbers up to {longest}"));
+        out.advise(format_args!("{}: {}", fault.text, fault.advice));
+        answers.failed("endpoints", &fault);
         Outcome::FAILED
     } else {
         Outcome::GOOD
     };
-    document.push(("endpoints", Json::List(list)));
+    answers.list("endpoints", list);
     outcome
 }
 

@@ -6,6 +6,7 @@ use libibacm::{Address, Client, Error, Path, Reply, Request};
 use crate::address::{self, Destination, ip_text};
 use crate::advice;
 use crate::cli::{Format, Options};
+use crate::document::Answers;
 use crate::expand::expand;
 use crate::fault::{Fault, Outcome};
 use crate::json::Json;
@@ -25,14 +26,8 @@ struct Lookup {
     report: Option<Report>,
 }
 
-/// Asks for every path, prints what comes, and adds it to `document`.
-pub fn resolve(
-    out: &mut Out,
-    name: &str,
-    client: &Client,
-    options: &Options,
-    document: &mut Vec<(&'static str, Json)>,
-) -> Outcome {
+/// Asks for every path, prints what comes, and adds it to `answers`.
+pub fn resolve(out: &mut Out, name: &str, client: &Client, options: &Options, answers: &mut Answers) -> Outcome {
     let argument = options.destination.as_deref().unwrap_or_default();
     let list = |argument: &str| expand(argument).map_err(|e| (argument.to_owned(), e));
     let destinations = list(argument);
@@ -44,34 +39,40 @@ pub fn resolve(
             say!(out, "Unable to parse {which} argument");
             let fault = Fault::local(libc::EINVAL, &format!("-{} '{text}': {e}", &which[..1]), "correct the list");
             out.advise(format_args!("{}", fault.text));
-            document.push(("error", fault.json()));
+            answers.failed("lookups", &fault);
             return Outcome::FAILED;
         }
     };
     say!(out, "Service: {name}");
-    let mut progress = Progress::new(destinations.len());
+    let mut progress = Progress::new(out, destinations.len());
     let mut outcome = Outcome::GOOD;
     let mut lookups = Vec::new();
     for (i, argument) in destinations.iter().enumerate() {
-        progress.show(out, i, argument);
+        progress.at(i, argument);
+        // A name may have to be looked up.
+        progress.wait(out);
         let destination = address::identify(argument, options.format);
         let sources = sources.as_ref().map_or(vec![None], |s| s.iter().map(|s| Some(s.as_str())).collect());
         for source in sources {
-            let lookup = look_up(out, client, options, &destination, source);
+            let lookup = look_up(out, &mut progress, client, options, &destination, source);
             let good = lookup.result.is_ok() && !matches!(lookup.verification, Some(Err(_)));
-            outcome = outcome.then(if good { Outcome::GOOD } else { Outcome::FAILED });
+            if !good {
+                outcome = Outcome::FAILED;
+                progress.failed();
+            }
             if options.json {
                 lookups.push(lookup.json(argument, options.verify));
             }
         }
     }
     progress.end(out);
-    document.push(("lookups", Json::List(lookups)));
+    answers.list("lookups", lookups);
     outcome
 }
 
 fn look_up(
     out: &mut Out,
+    progress: &mut Progress,
     client: &Client,
     options: &Options,
     destination: &Destination,
@@ -82,6 +83,7 @@ fn look_up(
         say!(out, "Source: {source}");
     }
     out.flush();
+    progress.wait(out);
     let mut lookup = Lookup {
         destination: destination.clone(),
         source: source.map(str::to_owned),
@@ -104,6 +106,7 @@ fn look_up(
         path::show(out, &path.record);
         if options.verify {
             out.flush();
+            progress.wait(out);
             lookup.verification = Some(verify(out, client, &path.record));
         }
     }
@@ -146,7 +149,11 @@ fn failed(out: &mut Out, client: &Client, lookup: &Lookup, e: &Error, first: boo
         Format::Name => "ib_acm_resolve_name",
         Format::Lid | Format::Gid => "ib_acm_resolve_path",
     };
-    let fault = Fault::of(e);
+    let mut fault = Fault::of(e);
+    if matches!((e, lookup.destination.format), (Error::Request(_), Format::Lid | Format::Gid)) {
+        // LID 0 or GID ::, which need not be asked for: in the words in which services refuse them.
+        fault.errno = libc::EADDRNOTAVAIL;
+    }
     let fault = match advice::refused(client, &lookup.destination, lookup.source.as_deref(), e) {
         Some(advice) => fault.advising(advice),
         None => fault,
