@@ -1,5 +1,7 @@
 //! scripts/install: what it lays down is where Debian's package has it, and is found there.
 
+#[path = "../libibacm/capi/tests/support/mod.rs"]
+mod library;
 #[path = "util/manager.rs"]
 mod manager;
 mod util;
@@ -11,7 +13,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use manager::{Notify, kernel_socket, stream_socket};
-use util::{Shared, compile, run, sa, succeed, text};
+use util::{Shared, acme, compile, run, sa, succeed, text};
 
 static SUBNET: Shared = Shared::new(|o| o.hosts = 2);
 
@@ -26,14 +28,21 @@ impl Root {
         Root(path)
     }
 
+    /// Installs without the library, whatever else is said.
     fn install(&self, more: &[&str]) -> String {
-        succeed(&mut self.command(more))
+        succeed(self.command(more).arg("LIBRARY=no"))
+    }
+
+    /// Installs all that there is.
+    fn install_all(&self, more: &[&str]) -> String {
+        succeed(self.command(more).arg(format!("LIBRARY={}", library::static_library().display())))
     }
 
     fn command(&self, more: &[&str]) -> Command {
         let mut command = Command::new(Path::new(env!("CARGO_MANIFEST_DIR")).join("scripts/install"));
         command.arg(format!("DESTDIR={}", self.0.display()));
-        command.arg(format!("BINARY={}", env!("CARGO_BIN_EXE_ibacm"))).args(more);
+        command.arg(format!("BINARY={}", env!("CARGO_BIN_EXE_ibacm")));
+        command.arg(format!("ACME_BINARY={}", acme::ours().display())).args(more);
         command
     }
 
@@ -67,28 +76,47 @@ const CONFIGURATION: &str = "/etc/rdma/ibacm_opts.cfg";
 #[test]
 fn everything_is_where_the_package_has_it() {
     let root = Root::new("layout");
-    root.install(&[]);
+    root.install_all(&[]);
     let ours = root.files();
     let stock = succeed(Command::new("dpkg").args(["-L", "ibacm"]));
     let stock: BTreeSet<String> = stock.lines().map(str::to_owned).collect();
-    // What of the package is the daemon's.
-    for name in [
-        "/usr/sbin/ibacm",
+    // What of the package is replaced.
+    let replaced = [
         "/lib/systemd/system/ibacm.service",
         "/lib/systemd/system/ibacm.socket",
+        "/usr/bin/ib_acme",
+        "/usr/sbin/ibacm",
         "/usr/share/man/man1/ib_acme.1.gz",
         "/usr/share/man/man7/ibacm.7.gz",
         "/usr/share/man/man8/ibacm.8.gz",
-    ] {
+    ];
+    for name in replaced {
         assert!(ours.contains(name), "{name} is not installed");
         assert!(stock.contains(name), "{name} is not the package's name");
         let [own, theirs] = [root.file(name), PathBuf::from(name)].map(|p| fs::metadata(p).unwrap());
         assert_eq!(own.permissions().mode(), theirs.permissions().mode(), "{name}");
         assert_eq!((own.uid(), own.gid()), (theirs.uid(), theirs.gid()), "{name}");
     }
-    let more: Vec<&String> = ours.difference(&stock).collect();
-    let examples = ["ibacm_addr.cfg", "ibacm_opts.cfg"].map(|f| format!("/usr/share/doc/ibacm/examples/{f}"));
-    assert_eq!(more, [CONFIGURATION, &examples[0], &examples[1]]);
+    let more: Vec<&str> = ours.difference(&stock).map(String::as_str).collect();
+    let wanted = [
+        CONFIGURATION,
+        "/usr/include/infiniband/ib_acm.h",
+        "/usr/lib/libibacm.a",
+        "/usr/lib/libibacm.so",
+        "/usr/lib/libibacm.so.1",
+        "/usr/lib/pkgconfig/libibacm.pc",
+        "/usr/share/bash-completion/completions/ib_acme",
+        "/usr/share/doc/ibacm/examples/ibacm_addr.cfg",
+        "/usr/share/doc/ibacm/examples/ibacm_opts.cfg",
+        "/usr/share/doc/ibacm/ib_acme-check.schema.json",
+        "/usr/share/doc/ibacm/ib_acme.schema.json",
+        "/usr/share/fish/vendor_completions.d/ib_acme.fish",
+        "/usr/share/man/man3/ib_acm.3.gz",
+        "/usr/share/zsh/vendor-completions/_ib_acme",
+    ];
+    assert_eq!(more, wanted);
+    let version = succeed(Command::new(root.file("/usr/bin/ib_acme")).arg("--version"));
+    assert_eq!(version, concat!("ib_acme ", env!("CARGO_PKG_VERSION"), "\n"));
     for page in ["man1/ib_acme.1.gz", "man8/ibacm.8.gz"] {
         let page = root.file(&format!("/usr/share/man/{page}"));
         let manual = succeed(Command::new("mandoc").args(["-T", "ascii"]).arg(page));
@@ -96,11 +124,15 @@ fn everything_is_where_the_package_has_it() {
     }
     // The same again is the same.
     let before = fs::read(root.file("/usr/share/man/man8/ibacm.8.gz")).unwrap();
-    root.install(&[]);
+    root.install_all(&[]);
     assert_eq!(root.files(), ours);
     assert_eq!(fs::read(root.file("/usr/share/man/man8/ibacm.8.gz")).unwrap(), before);
     // And all of it goes again, but for the configuration.
     root.install(&["REMOVE=yes"]);
+    let library = |name: &&String| name.contains("libibacm") || name.contains("ib_acm.");
+    let left: BTreeSet<String> = ours.iter().filter(library).cloned().chain([CONFIGURATION.to_owned()]).collect();
+    assert_eq!(root.files(), left, "without the library it stays");
+    root.install_all(&["REMOVE=yes"]);
     assert_eq!(root.files(), BTreeSet::from([CONFIGURATION.to_owned()]));
 }
 
@@ -123,7 +155,10 @@ fn configuration_is_kept() {
 fn another_prefix_and_mistakes() {
     let root = Root::new("prefix");
     root.install(&["PREFIX=/usr/local", "UNITDIR=/etc/systemd/system"]);
-    assert!(root.file("/usr/local/sbin/ibacm").exists());
+    for name in ["sbin/ibacm", "bin/ib_acme", "share/zsh/site-functions/_ib_acme"] {
+        assert!(root.file(&format!("/usr/local/{name}")).exists(), "{name}");
+    }
+    assert!(!root.file("/usr/local/lib").exists(), "the library was not wanted");
     let unit = fs::read_to_string(root.file("/etc/systemd/system/ibacm.service")).unwrap();
     assert!(unit.contains("\nExecStart=/usr/local/sbin/ibacm --systemd\n"), "{unit}");
     for (wrong, reason) in [
@@ -131,8 +166,10 @@ fn another_prefix_and_mistakes() {
         ("PREFIX=usr", "not an absolute path"),
         ("DIVERT=perhaps", "yes or no"),
         ("BINARY=/nonexistent", "no program"),
+        ("ACME_BINARY=/etc", "no program"),
+        ("LIBRARY=/nonexistent", "no library"),
     ] {
-        let output = run(&mut root.command(&[wrong]));
+        let output = run(&mut root.command(&["LIBRARY=no", wrong]));
         assert!(!output.status.success() && text(&output).contains(reason), "{wrong}: {}", text(&output));
     }
 }
@@ -147,6 +184,7 @@ fn files_of_the_package_are_put_aside_and_back() {
     // A package database that knows of the one package, with its files.
     let files = [
         "/usr/sbin/ibacm",
+        "/usr/bin/ib_acme",
         "/lib/systemd/system/ibacm.service",
         "/lib/systemd/system/ibacm.socket",
         "/usr/share/man/man1/ib_acme.1.gz",
@@ -177,7 +215,7 @@ fn files_of_the_package_are_put_aside_and_back() {
 }
 
 #[test]
-fn stock_programs_find_the_installed_service() {
+fn programs_find_the_installed_service() {
     let lab = SUBNET.enter();
     let root = Root::new("run");
     root.install(&[]);
@@ -203,6 +241,10 @@ fn stock_programs_find_the_installed_service() {
     // ib_acme looks for /run/ibacm-unix.sock, librdmacm for /run/ibacm.port and /run/ibacm.sock.
     let said = lab.acme("H1", &["-f", "n", "-s", "h1", "-d", "h2", "-v"]);
     assert!(said.contains("SA verification: success"), "{said}");
+    let utility = root.file("/usr/bin/ib_acme").display().to_string();
+    assert_eq!(succeed(lab.exec("H1", &utility).args(["-f", "n", "-s", "h1", "-d", "h2", "-v"])), said);
+    let said = succeed(lab.exec("H1", &utility).args(["check", "-d", "10.77.0.2"]));
+    assert!(said.ends_with("\nhealthy\n"), "{said}");
     let [one, two] = lab.hosts(["H1", "H2"]);
     let path = sa::path(&lab, one.lid, two.lid);
     let program = compile("rdma_resolve", &["-lrdmacm", "-libverbs"]);

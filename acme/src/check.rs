@@ -1,6 +1,6 @@
 //! `ib_acme check`: whether this host is healthy, looked at from the device up to the paths of the service.
 //!
-//! Facts are gathered at the edges ([`facts`], [`ask`], and the requests to the service, here) and judged by pure
+//! Facts are gathered at the edges (`facts`, `ask`, and the requests to the service, here) and judged by pure
 //! functions. What depends on something that has failed is not looked at: one fault has one finding.
 
 mod arguments;
