@@ -231,16 +231,25 @@ fn a_service_that_hangs_ends_a_measurement() {
 fn a_measurement_outlives_the_service() {
     let lab = enter();
     let _peer = lab.ours("H2", "");
-    let daemon = lab.ours(HOST, OPTIONS);
+    let mut daemon = lab.ours(HOST, OPTIONS);
     warm(&lab);
-    let child = begin(&lab, "-d 10.77.0.2 -C 40000 --parallel 4 --timeout 5");
-    daemon.stop();
-    let _daemon = lab.ours(HOST, OPTIONS);
-    let ran = end(child);
-    let report = Report::of(&ran);
-    assert_eq!((report.number("lookups"), report.number("connections")), (40_000, 4), "{ran:?}");
-    assert!(report.line("stopped").is_none(), "{ran:?}");
-    assert!(resolved(&lab) > 100, "it was restarted in time: {ran:?}");
+    for _ in 0..5 {
+        let child = begin(&lab, "-d 10.77.0.2 -C 40000 --parallel 4 --timeout 5");
+        let gone = Instant::now();
+        daemon.stop();
+        daemon = lab.ours(HOST, OPTIONS);
+        let quick = gone.elapsed() < Duration::from_millis(800);
+        let ran = end(child);
+        // A loaded machine may need more than the second for which a service may be away.
+        if quick {
+            let report = Report::of(&ran);
+            assert_eq!((report.number("lookups"), report.number("connections")), (40_000, 4), "{ran:?}");
+            assert!(report.line("stopped").is_none(), "{ran:?}");
+            assert!(resolved(&lab) > 100, "it was restarted in time: {ran:?}");
+            return;
+        }
+    }
+    panic!("no restart takes less than a second");
 }
 
 #[test]
@@ -251,8 +260,8 @@ fn a_service_on_tcp_is_measured() {
     let _daemon = lab.spawn(Program::Ours, HOST, &["-P"]);
     for service in ["127.0.0.1", "localhost"] {
         let line = format!("-S {service} -d {DESTINATION}");
-        let found = wait_for(PATIENCE, || (Tool::Stock.words(&lab, HOST, &line).code() == 0).then_some(()));
-        assert!(found.is_some(), "{:?}", Tool::Stock.words(&lab, HOST, &line));
+        let found = wait_for(PATIENCE, || (Tool::Ours.words(&lab, HOST, &line).code() == 0).then_some(()));
+        assert!(found.is_some(), "{:?}", Tool::Ours.words(&lab, HOST, &line));
         let ran = Tool::Ours.words(&lab, HOST, &format!("{line} -C 500 --parallel 5"));
         check_figures(&ran, 500, 5);
     }

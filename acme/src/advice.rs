@@ -1,5 +1,7 @@
 //! What to do next when a path is not found, where this program knows more of the question than the library does.
 
+use std::net::IpAddr;
+
 use libibacm::{Client, Error, Status};
 
 use crate::address::{Destination, Unfit};
@@ -50,9 +52,17 @@ pub fn refused(client: &Client, destination: &Destination, source: Option<&str>,
         Status::Edestaddr if by_path => format!(
             "the subnet administrator knows no path to {to}: is there such a port (saquery), in the same partition?"
         ),
-        Status::Edestaddr | Status::Etimedout => format!(
-            "{to} does not answer: is the host up, has it that address on an IPoIB interface, and does it run ibacm?"
-        ),
+        Status::Edestaddr | Status::Etimedout => {
+            let hint = match to.parse() {
+                Ok(IpAddr::V4(v4)) if v4.octets()[0] == 0 => " If a LID is meant, say so with -f l.",
+                Ok(IpAddr::V6(v6)) if v6.is_unicast_link_local() => " If a GID is meant, say so with -f g.",
+                _ => "",
+            };
+            format!(
+                "{to} does not answer: is the host up, has it that address on an IPoIB interface, and does it run \
+                 ibacm?{hint}"
+            )
+        }
         Status::Enodata if client.endpoints().is_ok_and(|found| !found.is_empty()) => {
             format!("the service does not know {to} yet; without -c it looks for it")
         }

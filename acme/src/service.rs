@@ -51,7 +51,7 @@ fn unknown_host(name: &str, e: &io::Error) -> (i32, Fault) {
     let fault = Fault::local(
         errno,
         &format!("no address for '{name}': {e}"),
-        "a service is the path of its socket file, starting with '/', or a host that this one knows",
+        "a service is the path of its socket file, with a '/' in it, or a host that this one knows",
     );
     // The number of EAI_NONAME.
     (-2, fault)
