@@ -225,6 +225,12 @@ impl Rtnl {
         std::mem::take(&mut self.routes_changed)
     }
 
+    /// Whether an InfiniBand interface has been set up, if it is known.
+    #[must_use]
+    pub fn is_up(&self, name: &str) -> Option<bool> {
+        self.table.is_up(name)
+    }
+
     /// The addresses of this host on InfiniBand ports, in a fixed order.
     #[must_use]
     pub fn snapshot(&self) -> Vec<SystemAddr> {

@@ -49,6 +49,7 @@ struct Interface {
     name: Vec<u8>,
     /// As netlink last told.
     hardware: Option<[u8; HARDWARE]>,
+    is_up: bool,
     broadcast_pkey: Option<u16>,
     sysfs: Sysfs,
     /// Addresses with the round that last told of them.
@@ -141,6 +142,7 @@ impl Table {
                 Interface {
                     name: link.name,
                     hardware: link.hardware,
+                    is_up: link.is_up,
                     broadcast_pkey: link.broadcast_pkey,
                     sysfs: Sysfs::default(),
                     addrs: BTreeMap::new(),
@@ -160,6 +162,7 @@ impl Table {
         }
         let moved = link.hardware != known.hardware || link.broadcast_pkey != known.broadcast_pkey;
         known.hardware = link.hardware;
+        known.is_up = link.is_up;
         known.broadcast_pkey = link.broadcast_pkey;
         if renamed || moved || !known.is_complete() {
             known.probe(now_us);
@@ -248,6 +251,12 @@ impl Table {
     /// Whether the snapshot may differ from the last time that this was asked.
     pub fn take_changed(&mut self) -> bool {
         std::mem::take(&mut self.changed)
+    }
+
+    /// Whether an interface has been set up, if it is known.
+    #[must_use]
+    pub fn is_up(&self, name: &str) -> Option<bool> {
+        self.interfaces.values().find(|interface| interface.name == name.as_bytes()).map(|interface| interface.is_up)
     }
 
     /// All addresses that have a port and a partition, in a fixed order.

@@ -1,95 +1,20 @@
 //! `ib_acme check`: a healthy host is healthy, and each fault has its own finding, with its remedy, and no other.
 
+#[path = "util/acme_checked.rs"]
+mod checked;
 mod util;
 
-use std::io::{Read, Write};
-use std::os::unix::net::{UnixListener, UnixStream};
-use std::path::Path;
 use std::process::Command;
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
-use util::{Daemon, Lab, PATIENCE, Program, Shared, acme, partitions, run, wait_for};
+use checked::{ALL, Undo, check, validate, wait_healthy};
+use util::{Daemon, PATIENCE, Program, Shared, acme, partitions, run, wait_for};
 
 /// For what is put back at the end.
 static SUBNET: Shared = Shared::new(|_| {});
 
 /// Soon gives a peer up.
 const HASTY: &str = "timeout 200\nretries 1\n";
-
-/// What a check said.
-struct Checked {
-    status: Option<i32>,
-    text: String,
-    took: Duration,
-}
-
-fn check(lab: &Lab<'_>, host: &str, arguments: &[&str]) -> Checked {
-    let began = Instant::now();
-    let output = run(lab.exec(host, acme::ours()).arg("check").args(arguments));
-    Checked { status: output.status.code(), text: util::text(&output), took: began.elapsed() }
-}
-
-impl Checked {
-    /// Kinds and subjects of the findings with this level.
-    fn of(&self, level: &str) -> Vec<(&str, &str)> {
-        let words = self.text.lines().filter_map(|line| line.strip_prefix(level)?.trim_start().split_once(": "));
-        words.filter_map(|(words, _)| words.split_once(' ')).collect()
-    }
-
-    /// All is well, and all of this has been looked at.
-    #[track_caller]
-    fn healthy(&self, kinds: &[&str]) {
-        assert_eq!(self.status, Some(0), "{}", self.text);
-        assert!(self.text.ends_with("\nhealthy\n"), "{}", self.text);
-        assert_eq!((self.of("failed"), self.of("warning")), (Vec::new(), Vec::new()), "{}", self.text);
-        let ok = self.of("ok");
-        assert!(kinds.iter().all(|k| ok.iter().any(|(what, _)| what == k)), "{kinds:?} in {}", self.text);
-    }
-
-    /// Exactly these lines failed: how each starts, and what else is in it, the remedy among it.
-    #[track_caller]
-    fn failed(&self, wanted: &[(&str, &[&str])]) {
-        self.not_ok("failed", Some(2), wanted);
-    }
-
-    #[track_caller]
-    fn not_ok(&self, level: &str, status: Option<i32>, wanted: &[(&str, &[&str])]) {
-        let lines: Vec<&str> = self.text.lines().collect();
-        let (last, lines) = lines.split_last().expect("a summary");
-        let bad: Vec<&&str> = lines.iter().filter(|line| !line.starts_with("ok ")).collect();
-        assert_eq!(bad.len(), wanted.len(), "{}", self.text);
-        for (line, (start, pieces)) in bad.iter().zip(wanted) {
-            assert!(line.starts_with(&format!("{level:<8} {start}: ")), "{start} in {}", self.text);
-            assert!(pieces.iter().all(|piece| line.contains(piece)), "{pieces:?} in {line}");
-            assert!(line.contains("; remedy: "), "{line}");
-        }
-        let (failed, warnings) = if level == "failed" { (bad.len(), 0) } else { (0, bad.len()) };
-        assert_eq!(*last, format!("{failed} failed, {warnings} warnings"));
-        assert_eq!(self.status, status, "{}", self.text);
-    }
-}
-
-/// A fault that is taken back, whatever becomes of the test.
-struct Undo<'a>(&'a Lab<'a>, &'a str);
-
-impl Drop for Undo<'_> {
-    fn drop(&mut self) {
-        let _ = self.0.inject(self.1);
-    }
-}
-
-/// Waits until a check says that all is well again.
-#[track_caller]
-fn wait_healthy(lab: &Lab<'_>, host: &str) {
-    let healthy = wait_for(PATIENCE, || (check(lab, host, &[]).status == Some(0)).then_some(()));
-    assert!(healthy.is_some(), "{}", check(lab, host, &[]).text);
-}
-
-/// Everything that is looked at.
-const ALL: [&str; 10] =
-    ["device", "port", "partition", "address", "sa", "service", "endpoint", "group", "local", "path"];
 
 #[test]
 fn healthy_hosts_are_healthy() {
@@ -212,6 +137,33 @@ fn administrator_that_does_not_answer() {
 }
 
 #[test]
+fn one_fault_of_the_administrator_is_no_failure_of_peers() {
+    let lab = SUBNET.enter();
+    let _daemons = ["H1", "H2"].map(|host| lab.ours(host, HASTY));
+    let peers = ["h2", "nobody", "10.77.0.2", "3000", "fe80::99"];
+    let warned: Vec<_> = peers.iter().map(|peer| ("peer", *peer)).collect();
+    // Whether the service gives up before the check or after it makes no difference.
+    lab.inject("sa drop host=H1").unwrap();
+    for time in ["0.3", "5"] {
+        let checked = check(&lab, "H1", &["-q", "--timeout", time, "-d", &peers.join(",")]);
+        assert_eq!(checked.of("failed"), [("sa", "mlx5_0/1")], "{}", checked.text);
+        let mut warnings = checked.of("warning");
+        warnings.sort_by_key(|w| warned.iter().position(|p| p == w));
+        assert_eq!(warnings, warned, "{time}: {}", checked.text);
+        assert_eq!(checked.text.matches(": not resolved, as the SA does not answer; remedy: ").count(), 5);
+    }
+    lab.inject("clear").unwrap();
+    // Who is not in the default partition cannot ask it.
+    let undo = Undo(&lab, "port-reset H1");
+    lab.inject("port H1 pkeys=0x8001").unwrap();
+    let checked = check(&lab, "H1", &["-q", "--timeout", "2", "-d", "h2"]);
+    assert_eq!(checked.of("failed"), [("partition", "mlx5_0/1")], "{}", checked.text);
+    assert_eq!(checked.of("warning"), [("peer", "h2")], "{}", checked.text);
+    drop(undo);
+    wait_healthy(&lab, "H1");
+}
+
+#[test]
 fn limited_members() {
     static LIMITED: Shared = Shared::new(|o| {
         o.partitions = Some(partitions("limited", "Default=0x7fff,ipoib:ALL=limited,SELF=full;\n"));
@@ -227,6 +179,49 @@ fn limited_members() {
     let _undo = Undo(&lab, "port-reset H1");
     lab.inject("port H1 pkeys=0x7fff").unwrap();
     check(&lab, "H1", &[]).failed(&[("partition mlx5_0/1", found)]);
+}
+
+#[test]
+fn limited_members_that_are_full_ones_elsewhere() {
+    static MIXED: Shared = Shared::new(|o| {
+        let text = "Default=0x7fff,ipoib:ALL=limited,SELF=full;\nP1=0x0001,ipoib:ALL=full;\n";
+        o.partitions = Some(partitions("mixed", text));
+    });
+    let lab = MIXED.enter();
+    let _daemons = ["H1", "H2"].map(|host| lab.start_configured(Program::Ours, host, HASTY));
+    let limited: (&str, &[&str]) =
+        ("partition mlx5_0/1", &["limited member of the default partition", "ibacm_addr.cfg"]);
+    // It has no path to itself there, and no group has to take it, of which it is the only consequence.
+    for host in ["H1", "H2"] {
+        check(&lab, host, &[]).not_ok("warning", Some(1), &[limited]);
+        let number = &host[1..];
+        lab.add_interface(host, "ib0.8001", &format!("0x8001 10.99.0.{number}/24")).unwrap();
+    }
+    let found = wait_for(PATIENCE, || {
+        let checked = check(&lab, "H1", &["-d", "10.99.0.2"]);
+        (checked.status == Some(1)).then_some(checked)
+    });
+    let found = found.unwrap_or_else(|| panic!("{}", check(&lab, "H1", &["-d", "10.99.0.2"]).text));
+    found.not_ok("warning", Some(1), &[limited]);
+    let ok = found.of("ok");
+    for (what, subject) in [("path", "10.99.0.1"), ("path", "10.99.0.2"), ("group", "mlx5_0/1 0x8001")] {
+        assert!(ok.contains(&(what, subject)), "{what} {subject} in {}", found.text);
+    }
+}
+
+#[test]
+fn interfaces_that_are_down() {
+    let lab = SUBNET.enter();
+    let _daemon = lab.ours("H1", "");
+    let set = |state| util::succeed(lab.exec("H1", "ip").args(["link", "set", "ib0", state]));
+    set("down");
+    let checked = check(&lab, "H1", &[]);
+    set("up");
+    // The kernel has taken it away.
+    util::succeed(lab.exec("H1", "ip").args(["addr", "add", "fd77::1/64", "dev", "ib0", "nodad"]));
+    let remedy = "remedy: set it up (ip link set ib0 up)";
+    checked.failed(&[("address ib0", &["the interface is down; it has 10.77.0.1/16", remedy])]);
+    wait_healthy(&lab, "H1");
 }
 
 #[test]
@@ -246,55 +241,16 @@ fn no_ipoib_address() {
 }
 
 #[test]
-fn services_that_are_down_or_hang() {
-    let lab = SUBNET.enter();
-    let service = "service /run/ibacm-unix.sock";
-    let daemon = lab.ours("H1", "");
-    daemon.signal("STOP");
-    let hung = check(&lab, "H1", &["--timeout", "1", "-d", "h[2-99]"]);
-    daemon.signal("CONT");
-    hung.failed(&[(service, &["it hangs: connected, but no answer within 1 s", "remedy: look into its log"])]);
-    assert!(hung.took < Duration::from_secs(4), "one time limit for all: {:?}", hung.took);
-    daemon.signal("KILL");
-    assert_eq!(daemon.wait(), None, "it was killed");
-    // Its socket file is still there.
-    let down: (&str, &[&str]) =
-        (service, &["it does not run: ", "refused", "remedy: start it (systemctl start ibacm.socket"]);
-    check(&lab, "H1", &["-d", "h2"]).failed(&[down]);
-    let absent = check(&lab, "H1", &["-S", "/run/nothing"]);
-    absent.failed(&[("service /run/nothing", &["No such file", "remedy: start it (systemctl start ibacm.socket"])]);
-}
-
-#[test]
-fn wrong_answers() {
-    let lab = SUBNET.enter();
-    let file = lab.file("H1", "/run/echo.sock");
-    let listener = UnixListener::bind(&file).unwrap();
-    let done = Arc::new(AtomicBool::new(false));
-    let ends = Arc::clone(&done);
-    let answers = std::thread::spawn(move || {
-        for client in listener.incoming().map_while(Result::ok).take_while(|_| !ends.load(Ordering::Relaxed)) {
-            let _ = (&client).read(&mut [0; 64]);
-            let _ = (&client).write_all(&[9; 64]);
-        }
-    });
-    let checked = check(&lab, "H1", &["-S", "/run/echo.sock"]);
-    done.store(true, Ordering::Relaxed);
-    drop(UnixStream::connect(&file));
-    answers.join().unwrap();
-    std::fs::remove_file(file).unwrap();
-    checked.failed(&[("service /run/echo.sock", &["wrong answers: ", "version 9", "remedy: look which program"])]);
-}
-
-#[test]
 fn not_a_member_of_the_group() {
     static ALONE: Shared = Shared::new(|_| {});
     let lab = ALONE.enter();
     lab.inject("sa status status=0x0200 attr=0x38 method=2 host=H1").unwrap();
     // The group is there, with another member.
     let _daemons = [lab.ours("H2", ""), lab.start_configured(Program::Ours, "H1", "")];
-    let absent: (&str, &[&str]) =
-        ("group mlx5_0/1 0xffff", &["not a member of ff15:4001:ffff:3:400::", "min_mtu (2048)"]);
+    let absent: (&str, &[&str]) = (
+        "group mlx5_0/1 0xffff",
+        &["not a member of ff15:4001:ffff:3:400::", "within about a minute", "min_mtu (2048)"],
+    );
     check(&lab, "H1", &[]).failed(&[absent]);
     check(&lab, "H2", &[]).healthy(&ALL);
     lab.inject("clear").unwrap();
@@ -308,14 +264,16 @@ fn peers_that_do_not_answer() {
     // Nobody has the last of the LIDs, which the administrator knows.
     let checked = check(&lab, "H1", &["-d", "10.77.0.[2,97-99],nobody,3000"]);
     let silent = ["10.77.0.97", "10.77.0.98", "10.77.0.99", "nobody"];
-    let remedy = ["the peer does not answer", "remedy: look whether it is up", "min_mtu and min_rate"];
+    let found = "the peer does not answer; remedy: ";
+    let remedy = [found, "look whether it is up", "min_mtu and min_rate"];
     let failed = checked.of("failed");
     assert_eq!((failed.len(), checked.status), (5, Some(2)), "{}", checked.text);
-    for subject in silent {
-        assert!(failed.contains(&("peer", subject)), "{subject} in {}", checked.text);
-        let line = checked.text.lines().find(|l| l.contains(&format!("peer {subject}: "))).unwrap();
-        assert!(remedy.iter().all(|piece| line.contains(piece)), "{line}");
-    }
+    let lines: Vec<&str> = checked.text.lines().filter(|line| line.contains(found)).collect();
+    assert!(lines.len() == 4 && silent.iter().all(|s| failed.contains(&("peer", s))), "{}", checked.text);
+    // What is to be done is said once, and from then on where.
+    let (_, first) = failed.iter().find(|(_, subject)| silent.contains(subject)).unwrap();
+    assert!(remedy.iter().all(|piece| lines[0].contains(piece)), "{}", lines[0]);
+    assert!(lines[1..].iter().all(|line| line.ends_with(&format!("{found}as for peer {first}"))), "{}", checked.text);
     assert!(checked.text.contains("peer 3000: there is no path to it: "), "{}", checked.text);
     assert!(checked.of("ok").contains(&("peer", "10.77.0.2")) && checked.of("warning").is_empty(), "{}", checked.text);
     // One after the other they would take four times as long as one.
@@ -324,7 +282,7 @@ fn peers_that_do_not_answer() {
     assert!(checked.took < 2 * one.took + Duration::from_secs(1), "{:?} for one, {:?}", one.took, checked.took);
     // A time limit that is shorter than the service's is told from its answer.
     let short = check(&lab, "H1", &["-d", "10.77.0.95", "--timeout", "0.1"]);
-    short.failed(&[("peer 10.77.0.95", &["does not answer: nothing within 0.1 s", "--timeout"])]);
+    short.failed(&[("peer 10.77.0.95", &["the peer does not answer; remedy: ", "more than 0.1 s (--timeout)"])]);
 }
 
 #[test]
@@ -342,16 +300,6 @@ fn stale_paths() {
     }
 }
 
-/// Validates a document, with Python's jsonschema.
-fn validate(document: &str) {
-    let schema = Path::new(env!("CARGO_MANIFEST_DIR")).join("docs/ib_acme-check.schema.json");
-    let program = "import json, sys, jsonschema\n\
-        schema = json.load(open(sys.argv[1]))\n\
-        jsonschema.Draft202012Validator.check_schema(schema)\n\
-        jsonschema.Draft202012Validator(schema).validate(json.loads(sys.argv[2]))";
-    util::succeed(Command::new("python3").args(["-c", program]).arg(schema).arg(document));
-}
-
 #[test]
 fn documents() {
     let lab = SUBNET.enter();
@@ -359,11 +307,13 @@ fn documents() {
     let good = check(&lab, "H1", &["--json"]);
     validate(&good.text);
     assert_eq!(good.status, Some(0), "{}", good.text);
-    assert!(good.text.contains("\"result\": \"ok\",\n  \"failed\": 0,\n  \"warnings\": 0\n}\n"), "{}", good.text);
-    let bad = check(&lab, "H1", &["--json", "-d", "no\u{7f}\"body\\"]);
+    let end = "\"result\": \"ok\",\n  \"failed\": 0,\n  \"warnings\": 0,\n  \"error\": null,\n  \"status\": 0\n}\n";
+    assert!(good.text.ends_with(end), "{}", good.text);
+    let bad = check(&lab, "H1", &["--json", "-d", "no\u{7f}\"body\\", "-d", "nobody"]);
     validate(&bad.text);
     assert_eq!(bad.status, Some(2), "{}", bad.text);
     assert!(bad.text.contains("\"subject\": \"no\\u007f\\\"body\\\\\",\n      \"result\": \"failed\""), "{}", bad.text);
+    assert_eq!(bad.text.matches("\"remedy\": \"look whether it is up").count(), 2, "each has its own: {}", bad.text);
     drop(daemon);
     let down = check(&lab, "H1", &["--json", "--quiet"]);
     validate(&down.text);
@@ -382,5 +332,14 @@ fn command_lines() {
         let output = run(Command::new(acme::ours()).arg("check").args(arguments));
         let text = util::text(&output);
         assert!(output.status.code() == Some(status) && text.contains(words), "{arguments:?}: {text}");
+    }
+    // Whoever wants a document gets one, of what is not understood too.
+    for arguments in [&["--json", "-z"][..], &["--json", "-d", ""], &["--timeout", "0", "--json"]] {
+        let output = run(Command::new(acme::ours()).arg("check").args(arguments));
+        let document = String::from_utf8_lossy(&output.stdout);
+        validate(&document);
+        assert_eq!(output.status.code(), Some(64), "{arguments:?}");
+        assert!(document.contains("\"result\": \"failed\"") && document.contains("\"status\": 64"), "{document}");
+        assert!(String::from_utf8_lossy(&output.stderr).contains("see ib_acme check --help"), "{arguments:?}");
     }
 }

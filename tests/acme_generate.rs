@@ -19,6 +19,7 @@ const MODE: &str = "Directories that are made";
 const TWICE: &str = "A directory is entered once";
 const KEPT: &str = "Files of which nothing better is known stay";
 const PORTS: &str = "Names for InfiniBand ports alone";
+const UNWRITTEN: &str = "Output that cannot be written";
 
 /// Lines whose output and exit status are the same; `@` is a directory for the files, below which `sub` is missing.
 const LINES: &str = "
@@ -31,6 +32,7 @@ const LINES: &str = "
 -A x y -D @ -V | -A -A file -D @ -V | -A file -A -D @ -V | -A -- x -D @ | -A -V -S /nosuch -D @ | -A -v -c -D @ -V
 -A -e -D @ | -A -e -D @ -V | -A file -e -D @ | -A -P -D @ | -A -e -S /nosuch -D @ | -A -d 10.77.0.9 -c -D @
 -A -d 10.77.0.1 -D @ -O -V | -A -d nosuch -D @ -V | -A -s 10.77.0.1 -D @ | -AV -D @ | -OV -D @ | -A -O -P s -D @
+-O - -D @ | -A - -D @ -V | -O- -D @ -V | -A- -D @ | -A - file -D @ | -A f1/ -D @ | -O f1/ -D @ -V | -O plain/ -D @
 -A -C 3 -D @ | -A -f i -D @ | -A -f x -D @ | -A -D | -A -D @ -x
 ";
 
@@ -158,6 +160,19 @@ fn directories_can_be_entered() {
 }
 
 #[test]
+fn files_that_cannot_be_written_are_told() {
+    let lab = SUBNET.enter();
+    for (option, what) in [("-A", "address"), ("-O", "option")] {
+        let line = format!("{option} /dev/full -D /run");
+        let [ours, stock] = [Tool::Ours, Tool::Stock].map(|tool| tool.words(&lab, "H1", &line));
+        assert_eq!((stock.code(), stock.stdout.as_str()), (0, ""), "{line}");
+        let said = format!("Failed to write {what} configuration file: No space left on device\n");
+        assert_eq!((ours.code(), ours.stdout), (255, said + "return status 0xffffffff\n"), "{line}: {}", ours.stderr);
+    }
+    assert!(is_documented(UNWRITTEN));
+}
+
+#[test]
 fn ports_that_are_not_infiniband_have_no_names() {
     let lab = SUBNET.enter();
     lab.inject("device-add H2 rocep1s0 ports=eth").unwrap();
@@ -175,16 +190,36 @@ fn what_is_known_of_devices_is_written() {
     let lab = SUBNET.enter();
     let every = |fate| ["mlx5_0", "mlx5_1"].map(|dev| lab.inject(&format!("{fate} H2 dev={dev}")).unwrap());
     every("device-remove");
-    let seen = [Tool::Ours, Tool::Stock].map(|tool| {
-        lab.write("H2", "/etc/rdma/ibacm_addr.cfg", "precious mlx5_0 1 default\n");
-        let ran = tool.words(&lab, "H2", "-A -V");
-        (ran, fs::read_to_string(lab.file("H2", "/etc/rdma/ibacm_addr.cfg")).expect("it is there"))
+    let seen = [true, false].map(|there| {
+        [Tool::Ours, Tool::Stock].map(|tool| {
+            let file = lab.file("H2", "/etc/rdma/ibacm_addr.cfg");
+            let _ = fs::remove_file(&file);
+            if there {
+                lab.write("H2", "/etc/rdma/ibacm_addr.cfg", "precious mlx5_0 1 default\n");
+            }
+            let lines = ["-A -V", "-A", "-A -O", "-A no/such", "-A /etc/rdma"];
+            let ran = lines.map(|line| tool.words(&lab, "H2", line));
+            (ran, fs::read_to_string(file).expect("it is there"))
+        })
     });
     every("device-restore");
-    let [(ours, own), (stock, theirs)] = seen;
-    assert_eq!(difference(&ours, &stock), Ok(()));
-    // None is what there is to name.
-    assert!(own.lines().chain(theirs.lines()).all(|line| line.starts_with('#') || line.is_empty()), "{own}{theirs}");
+    for ([(ours, own), (stock, theirs)], there) in seen.into_iter().zip([true, false]) {
+        for (ours, stock) in ours.iter().zip(&stock) {
+            assert_eq!(difference(ours, stock), Ok(()));
+        }
+        // None is what there is to name.
+        let nothing = |text: &str| text.lines().all(|line| line.starts_with('#') || line.is_empty());
+        assert!(nothing(&theirs) && !theirs.is_empty(), "{theirs}");
+        if there {
+            assert_eq!(own, "precious mlx5_0 1 default\n");
+            assert!(ours[0].stderr.contains("/etc/rdma/ibacm_addr.cfg stays as it was"), "{ours:?}");
+        } else {
+            assert!(nothing(&own) && !own.is_empty(), "{own}");
+            assert!(ours[0].stderr.contains("the file has no names"), "{ours:?}");
+            // By now it is there.
+            assert!(ours[1].stderr.contains("stays as it was"), "{ours:?}");
+        }
+    }
 
     // Where they cannot even be looked for, nothing is known.
     let script = r#"exec unshare -m bash -c 'mount -t tmpfs none /sys && unset LD_PRELOAD && exec "$IB_ACME" -A -V'"#;

@@ -43,7 +43,7 @@ impl Documents {
         self.names.push(line.to_owned());
     }
 
-    /// Has them all checked: what is wrong, and how many documents the schema has refused that were changed.
+    /// Has them all checked: what is wrong, and how many documents were changed, which the schema has found out.
     fn verdict(&self) -> (Vec<String>, u32) {
         let schema = Path::new(env!("CARGO_MANIFEST_DIR")).join("docs/ib_acme.schema.json");
         let mut child = Command::new("/usr/bin/python3")
@@ -293,10 +293,19 @@ fn what_needs_no_service_is_a_document() {
     ask("--json -P -e -S no.such.host.invalid", "d['services'][0]['errors'][0]['about'] == 'service'");
     ask("--json -e -S [3-1]", "d['error']['errno'] == 22 and d['status'] == 255");
     // No command line.
-    for line in
-        ["--json", "--json -x -e", "-e --json --timeout x", "-e --parallel 5000 --json", "-s 5 --json", "-f x --json"]
-    {
-        ask(line, "d['error']['errno'] == 22 and d['status'] == 1 and 'ib_acme --help' in d['error']['advice']");
+    for (line, why) in [
+        ("--json", "the options do not say what to do"),
+        ("--json foo", "'foo' is no command (there are: check, completions)"),
+        ("--json -x -e", "invalid option -- 'x'"),
+        ("-e --json --timeout x", "--timeout is 0.001 to 86400 seconds, not 'x'"),
+        ("-d x --parallel 5000 --json", "--parallel is a number from 1 to 4096, not '5000'"),
+        ("-d x --parallel 0 --json", "--parallel is a number from 1 to 4096, not '0'"),
+        ("-P --parallel 4 --json", "--stats, --parallel and --warmup need -d, which has what to resolve"),
+        ("-s 5 --json", "-s needs -d, or -P s"),
+        ("-f x --json", "-f is one of i, n, l, g and u"),
+    ] {
+        let text = format!("d['error']['text'] == {why:?} and 'ib_acme --help' in d['error']['advice']");
+        ask(line, &format!("d['error']['errno'] == 22 and d['status'] == 1 and {text}"));
     }
     // Files.
     ask(

@@ -50,6 +50,11 @@ impl Root {
         self.0.join(name.trim_start_matches('/'))
     }
 
+    /// A file's name on the machine.
+    fn name(&self, path: &Path) -> String {
+        format!("/{}", path.strip_prefix(&self.0).unwrap().display())
+    }
+
     /// Every file, as its name on the machine.
     fn files(&self) -> BTreeSet<String> {
         fn walk(directory: &Path, found: &mut Vec<PathBuf>) {
@@ -60,8 +65,7 @@ impl Root {
         }
         let mut found = Vec::new();
         walk(&self.0, &mut found);
-        let name = |p: &PathBuf| format!("/{}", p.strip_prefix(&self.0).unwrap().display());
-        found.iter().map(name).filter(|n| !n.starts_with("/var/lib/dpkg/")).collect()
+        found.iter().map(|path| self.name(path)).filter(|n| !n.starts_with("/var/lib/dpkg/")).collect()
     }
 }
 
@@ -86,6 +90,7 @@ fn everything_is_where_the_package_has_it() {
         "/lib/systemd/system/ibacm.socket",
         "/usr/bin/ib_acme",
         "/usr/sbin/ibacm",
+        "/usr/share/doc/ibacm/copyright",
         "/usr/share/man/man1/ib_acme.1.gz",
         "/usr/share/man/man7/ibacm.7.gz",
         "/usr/share/man/man8/ibacm.8.gz",
@@ -97,7 +102,11 @@ fn everything_is_where_the_package_has_it() {
         assert_eq!(own.permissions().mode(), theirs.permissions().mode(), "{name}");
         assert_eq!((own.uid(), own.gid()), (theirs.uid(), theirs.gid()), "{name}");
     }
-    let more: Vec<&str> = ours.difference(&stock).map(String::as_str).collect();
+    // A page for each function of the library, which other tests look at.
+    let is_function = |name: &&str| name.starts_with("/usr/share/man/man3/ib_acm_");
+    let (functions, more): (Vec<&str>, Vec<&str>) =
+        ours.difference(&stock).map(String::as_str).partition(|name| is_function(name));
+    assert!(functions.len() > 26 && functions.contains(&"/usr/share/man/man3/ib_acm_resolve_name.3.gz"));
     let wanted = [
         CONFIGURATION,
         "/usr/include/infiniband/ib_acm.h",
@@ -106,10 +115,16 @@ fn everything_is_where_the_package_has_it() {
         "/usr/lib/libibacm.so.1",
         "/usr/lib/pkgconfig/libibacm.pc",
         "/usr/share/bash-completion/completions/ib_acme",
+        "/usr/share/doc/ibacm/LICENSES/GPL-2.0-only.txt",
+        "/usr/share/doc/ibacm/LICENSES/Linux-OpenIB.txt",
         "/usr/share/doc/ibacm/examples/ibacm_addr.cfg",
         "/usr/share/doc/ibacm/examples/ibacm_opts.cfg",
         "/usr/share/doc/ibacm/ib_acme-check.schema.json",
+        "/usr/share/doc/ibacm/ib_acme-json.md",
         "/usr/share/doc/ibacm/ib_acme.schema.json",
+        "/usr/share/doc/libibacm/LICENSES/GPL-2.0-only.txt",
+        "/usr/share/doc/libibacm/LICENSES/Linux-OpenIB.txt",
+        "/usr/share/doc/libibacm/copyright",
         "/usr/share/fish/vendor_completions.d/ib_acme.fish",
         "/usr/share/man/man3/ib_acm.3.gz",
         "/usr/share/zsh/vendor-completions/_ib_acme",
@@ -129,11 +144,27 @@ fn everything_is_where_the_package_has_it() {
     assert_eq!(fs::read(root.file("/usr/share/man/man8/ibacm.8.gz")).unwrap(), before);
     // And all of it goes again, but for the configuration.
     root.install(&["REMOVE=yes"]);
-    let library = |name: &&String| name.contains("libibacm") || name.contains("ib_acm.");
+    let library = |name: &&String| name.contains("libibacm") || name.contains("ib_acm.") || name.contains("/man3/");
     let left: BTreeSet<String> = ours.iter().filter(library).cloned().chain([CONFIGURATION.to_owned()]).collect();
     assert_eq!(root.files(), left, "without the library it stays");
+    // A directory that somebody else uses stays.
+    let theirs = root.file("/usr/share/zsh/vendor-completions/_theirs");
+    fs::create_dir_all(theirs.parent().unwrap()).unwrap();
+    fs::write(&theirs, "").unwrap();
     root.install_all(&["REMOVE=yes"]);
-    assert_eq!(root.files(), BTreeSet::from([CONFIGURATION.to_owned()]));
+    assert_eq!(root.files(), BTreeSet::from([CONFIGURATION.to_owned(), root.name(&theirs)]));
+    // Of directories only those stay that every system has.
+    let kept = ["/usr/share/doc", "/usr/share/man", "/usr/include", "/usr/lib", "/usr/bin", "/usr/sbin", "/etc/rdma"];
+    for name in kept.into_iter().chain(["/lib/systemd/system", "/usr/share/zsh/vendor-completions"]) {
+        assert!(root.file(name).is_dir(), "{name}");
+    }
+    for name in ["bash-completion", "fish", "doc/ibacm", "doc/libibacm", "man/man1", "man/man3", "man/man7", "man/man8"]
+    {
+        assert!(!root.file(&format!("/usr/share/{name}")).exists(), "{name}");
+    }
+    for name in ["/usr/include/infiniband", "/usr/lib/pkgconfig"] {
+        assert!(!root.file(name).exists(), "{name}");
+    }
 }
 
 #[test]
@@ -161,9 +192,16 @@ fn another_prefix_and_mistakes() {
     assert!(!root.file("/usr/local/lib").exists(), "the library was not wanted");
     let unit = fs::read_to_string(root.file("/etc/systemd/system/ibacm.service")).unwrap();
     assert!(unit.contains("\nExecStart=/usr/local/sbin/ibacm --systemd\n"), "{unit}");
+    let before = root.files();
     for (wrong, reason) in [
         ("PREFX=/usr", "not understood"),
         ("PREFIX=usr", "not an absolute path"),
+        ("PREFIX=/opt/a&b", "has a character"),
+        ("LIBDIR=/usr/a|b", "has a character"),
+        ("SBINDIR=/usr/a\\b", "has a character"),
+        ("INCLUDEDIR=/usr/a b", "has a character"),
+        ("UNITDIR=/usr/a\nb", "has a character"),
+        ("SBINDIR=/usr/%n", "has a character"),
         ("DIVERT=perhaps", "yes or no"),
         ("BINARY=/nonexistent", "no program"),
         ("ACME_BINARY=/etc", "no program"),
@@ -171,6 +209,7 @@ fn another_prefix_and_mistakes() {
     ] {
         let output = run(&mut root.command(&["LIBRARY=no", wrong]));
         assert!(!output.status.success() && text(&output).contains(reason), "{wrong}: {}", text(&output));
+        assert_eq!(root.files(), before, "{wrong}: nothing is laid down");
     }
 }
 
@@ -187,6 +226,7 @@ fn files_of_the_package_are_put_aside_and_back() {
         "/usr/bin/ib_acme",
         "/lib/systemd/system/ibacm.service",
         "/lib/systemd/system/ibacm.socket",
+        "/usr/share/doc/ibacm/copyright",
         "/usr/share/man/man1/ib_acme.1.gz",
     ];
     let status = "Package: ibacm\nStatus: install ok installed\nMaintainer: nobody\nArchitecture: all\nVersion: 44\n\

@@ -9,12 +9,19 @@ use std::process::Command;
 
 use std::time::Duration;
 
-use ibacm_wire::PathRecord;
+use ibacm_wire::{Gid, PathRecord};
 use libibacm::{Address, Client, Scope, Status, Target};
 use library::{Prefix, VALGRIND, root};
 use util::{Daemon, Lab, PATIENCE, Program, Shared, run, sa, succeed, text, wait_for};
 
 static SUBNET: Shared = Shared::new(|o| o.hosts = 2);
+
+/// Ports with two LIDs each, in a subnet with a prefix of its own.
+static WIDE: Shared = Shared::new(|o| {
+    o.hosts = 2;
+    o.opensm.push("lmc 1".into());
+    o.opensm.push("subnet_prefix 0xfec0000000000077".into());
+});
 
 const EVERYTHING: &str = "libibacm/capi/tests/c/everything.c";
 
@@ -262,4 +269,48 @@ fn a_restarted_service_is_found_again() {
     }
     let error = client.resolve_ip(None, "10.77.0.2".parse().unwrap()).unwrap_err();
     assert!(error.to_string().contains("start the ibacm service"), "{error}");
+}
+
+/// Whatever a question names, the answers of services and of the subnet administrator are to it.
+#[test]
+fn answers_are_to_their_questions() {
+    let lab = WIDE.enter();
+    let hosts = lab.hosts(["H1", "H2"]);
+    let _peer = lab.ours("H2", "");
+    let by_default = |gid: Gid| {
+        let mut bytes = gid.0;
+        bytes[..8].copy_from_slice(&(0xfe80_u64 << 48).to_be_bytes());
+        Gid(bytes)
+    };
+    for service in [Program::Ours, Program::Stock] {
+        let _daemon = lab.start(service, "H1", "");
+        let client = client(&lab);
+        let [one, two] = hosts.each_ref().map(|h| (h.lid, sa::path(&lab, h.lid, h.lid).sgid()));
+        for (lid, gid) in [two, one] {
+            let mut questions = Vec::new();
+            for offset in [0, 1] {
+                let mut question = PathRecord::default();
+                question.set_dlid(lid + offset);
+                questions.push(question);
+                question.set_slid(one.0 + offset);
+                questions.push(question);
+                question.set_dgid(gid);
+                question.set_sgid(one.1);
+                questions.push(question);
+            }
+            for dgid in [gid, by_default(gid)] {
+                let mut question = PathRecord::default();
+                question.set_dgid(dgid);
+                question.set_sgid(one.1);
+                questions.push(question);
+            }
+            for question in questions {
+                for answer in [client.resolve_path(&question), client.query_path(&question)] {
+                    let found = answer.unwrap_or_else(|e| panic!("{service:?} {question:?}: {e}")).record;
+                    assert_eq!(found.dgid(), gid, "{service:?} {question:?}");
+                    assert!([0, found.dlid()].contains(&question.dlid()), "{service:?} {question:?}");
+                }
+            }
+        }
+    }
 }

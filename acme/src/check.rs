@@ -14,15 +14,14 @@ mod report;
 mod service;
 
 use std::ffi::OsString;
-use std::net::Ipv4Addr;
 use std::path::Path as File;
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
-use ibacm::options::{self, Options, ServerMode};
+use ibacm::options::{self, Options};
 use ibacm::{dirs, rates};
 use ibacm_wire::datagram::group_gid;
-use libibacm::{Client, Endpoint, Error, Path, Reply, Request, Status, Violation};
+use libibacm::{ACME_PORT_FILE, Client, Endpoint, Error, Path, Reply, Request, Status, Violation};
 
 use arguments::{Arguments, Command};
 use ask::{Line, Question};
@@ -30,6 +29,7 @@ use destination::Destination;
 use facts::{Interface, Port};
 use report::{Finding, Level, Report};
 
+use crate::fault::Fault;
 use crate::out::Out;
 use crate::say;
 
@@ -48,7 +48,13 @@ pub fn main(arguments: &[OsString]) -> ExitCode {
         }
         Ok(Command::Check(arguments)) => ExitCode::from(check(&arguments).exit_status()),
         Err(e) => {
-            Out::default().advise(format_args!("check: {e}; see ib_acme check --help"));
+            let mut out = Out::default();
+            // Whoever wants a document gets one.
+            if arguments.iter().take_while(|word| *word != "--").any(|word| word == "--json") {
+                let fault = Fault::local(libc::EINVAL, &e, "ib_acme check --help lists the options");
+                say!(out, "{}", report::refused(&fault, USAGE));
+            }
+            out.advise(format_args!("check: {e}; see ib_acme check --help"));
             ExitCode::from(USAGE)
         }
     }
@@ -100,17 +106,25 @@ fn look_at_host(report: &mut Report) -> (Vec<Port>, Vec<Interface>) {
 struct Lines {
     /// Those that can be asked through.
     answering: Vec<Line>,
-    /// Whether one of the usable ports has none that answers.
+    /// Whether one of the usable ports has none that answers, which has been found already.
     silent: bool,
 }
 
 fn open_lines(report: &mut Report, ports: &[Port]) -> Lines {
     let mut lines = Lines::default();
-    // A port that knows of no subnet manager has been found already.
-    for port in ports.iter().filter(|p| p.is_usable() && p.sm_lid != 0) {
+    for port in ports.iter().filter(|p| p.is_usable()) {
+        // That it knows of no subnet manager, or may not ask there, has been found already.
+        if port.sm_lid == 0 || !port.is_in_default_partition() {
+            lines.silent = true;
+            continue;
+        }
         match Line::open(port) {
             Ok(line) => lines.answering.push(line),
-            Err(e) => report.add(fabric::unasked(port, &e)),
+            Err(e) => {
+                let finding = fabric::unasked(port, &e);
+                lines.silent |= finding.level == Level::Failed;
+                report.add(finding);
+            }
         }
     }
     lines
@@ -131,20 +145,34 @@ fn ask_administrator(report: &mut Report, lines: &mut Lines, arguments: &Argumen
 
 /// The service and its endpoints, if it is there and in order.
 fn ask_service(report: &mut Report, options: &Options, arguments: &Arguments) -> Option<(Client, Vec<Endpoint>)> {
-    let name = &arguments.service.clone().unwrap_or_else(|| match options.server_mode {
-        ServerMode::Unix => crate::service::default_socket().display().to_string(),
-        ServerMode::Loop | ServerMode::Open => Ipv4Addr::LOCALHOST.to_string(),
-    });
-    let client = match crate::service::connect(name, arguments.limit) {
-        Ok(client) => client,
-        Err((_, fault)) => {
-            report.add(service::unreachable(name, &fault));
-            return None;
-        }
+    let places = match &arguments.service {
+        Some(name) => vec![name.clone()],
+        None => service::places(options.server_mode, File::new(ACME_PORT_FILE).exists()),
     };
+    let (name, client) = connect(report, &places, arguments.limit)?;
     let endpoints = endpoints(&client, arguments.limit);
     report.add(service::answered(name, &endpoints, arguments.limit));
     Some((client, endpoints.ok()?))
+}
+
+/// Connects to the first of these places where somebody is. If nobody is anywhere, that is said of the first.
+fn connect<'a>(report: &mut Report, places: &'a [String], limit: Duration) -> Option<(&'a str, Client)> {
+    let mut finding = None;
+    for name in places {
+        match crate::service::connect(name, limit) {
+            Ok(client) => return Some((name, client)),
+            Err((_, fault)) if service::is_absence(&fault) => {
+                let elsewhere = places.get(1..).unwrap_or_default();
+                finding.get_or_insert_with(|| service::unreachable(name, elsewhere, &fault));
+            }
+            Err((_, fault)) => {
+                finding = Some(service::unreachable(name, &[], &fault));
+                break;
+            }
+        }
+    }
+    report.add_all(finding);
+    None
 }
 
 /// All endpoints of a service that must not take much longer than `limit` for the whole list.
@@ -174,8 +202,8 @@ fn look_for_members(
     let mut questions = Vec::new();
     for endpoint in endpoints {
         let mine = |l: &Line| l.port().device_guid == endpoint.device_guid && l.port().number == endpoint.port;
-        // No group takes a limited member, which has been found already.
-        let takes = |l: &Line| endpoint.pkey & 0x8000 != 0 || l.port().is_full_member();
+        // No group has to take a limited member, which has been found already.
+        let takes = |l: &Line| !l.port().is_limited_in(endpoint.pkey);
         let Some(place) = lines.iter().position(|l| mine(l) && takes(l)) else { continue };
         let name = lines.get(place).map(|l| format!("{} {:#06x}", l.port().name(), endpoint.pkey));
         let mgid = group_gid(endpoint.pkey, options.min_rate, options.min_mtu);
@@ -216,7 +244,7 @@ fn resolve(
         let Some(first) = endpoint.addresses.first() else { continue };
         let address = service::address(first);
         let request = Request::Resolve { source: Some(address.clone()), destination: address, cached_only: false };
-        targets.push((service::plain(first).to_owned(), Target::Own(service::port_of(endpoint, ports)), request));
+        targets.push((service::plain(&first.to_string_lossy()).to_owned(), Target::Own(service::port_of(endpoint, ports)), request));
     }
     for text in &arguments.destinations {
         let destination = destination::identify(text, ports);
@@ -228,7 +256,7 @@ fn resolve(
         let Some((subject, target, _)) = targets.get(i) else { return };
         let result = result.and_then(path);
         report.add(match target {
-            Target::Own(port) => paths::own(subject, *port, &result),
+            Target::Own(port) => paths::own(subject, *port, &result, !lines.silent),
             Target::Peer(d) => paths::peer(subject, d, &result, !lines.silent, arguments.limit),
         });
         found.extend(result.ok().map(|path| (subject.clone(), path)));
@@ -245,13 +273,13 @@ fn path(reply: Reply) -> Result<Path, Error> {
 
 /// Compares paths with what the subnet administrator says.
 fn compare(report: &mut Report, client: &Client, paths: &[(String, Path)], ports: &[Port], lines: &Lines) {
-    // It is known not to answer, or that there is none.
-    if lines.silent || ports.iter().filter(|p| p.is_usable()).all(|p| p.sm_lid == 0) {
+    if lines.silent {
         return;
     }
     let port = |path: &Path| ports.iter().find(|p| p.has_gid(path.record.sgid()));
-    // Limited members have been found already.
-    let compared: Vec<_> = paths.iter().filter(|(_, path)| port(path).is_none_or(Port::is_full_member)).collect();
+    // Limited members, who have no path to each other nor to themselves, have been found already.
+    let is_limited = |p: &Port, path: &Path| !p.is_full_member() || p.is_limited_in(path.record.pkey());
+    let compared: Vec<_> = paths.iter().filter(|(_, path)| !port(path).is_some_and(|p| is_limited(p, path))).collect();
     client.many(compared.iter().map(|(_, path)| paths::question(&path.record)), |i, result| {
         let Some((subject, cached)) = compared.get(i) else { return };
         let lmc = port(cached).map_or(0, |p| p.lmc);

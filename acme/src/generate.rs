@@ -2,7 +2,8 @@
 
 use std::ffi::OsStr;
 use std::fmt::Write as _;
-use std::io;
+use std::fs::{File, OpenOptions};
+use std::io::{self, Write as _};
 use std::os::unix::fs::DirBuilderExt as _;
 use std::path::{Path, PathBuf};
 
@@ -55,10 +56,7 @@ const ADDRESSES: &str = "\
 pub fn addresses(out: &mut Out, options: &Options, file: &OsStr) -> Result<(), Fault> {
     announce(out, options, file);
     // What is there stays where nothing better can be written.
-    if let Err(e) = prepare(out, &options.directory) {
-        say!(out, "Failed to open address configuration file: {}", text(&e));
-        return Err(unwritten(Path::new(&options.directory), &e));
-    }
+    prepare(out, "address", &options.directory)?;
     let entries = match names() {
         Ok(entries) => entries,
         Err(e) => {
@@ -74,10 +72,13 @@ pub fn addresses(out: &mut Out, options: &Options, file: &OsStr) -> Result<(), F
     for entry in &entries {
         let _ = writeln!(contents, "{entry}");
     }
-    if entries.is_empty() {
+    let keep = entries.is_empty();
+    if write(out, "address", options, file, &contents, keep)? == Written::Kept {
+        let place = place(options, file);
+        out.advise(format_args!("no InfiniBand device is there: {} stays as it was", place.display()));
+    } else if keep {
         out.advise(format_args!("no InfiniBand device is there, so that the file has no names"));
     }
-    write(out, "address", &place(options, file), &contents)?;
     if options.verbose {
         entries.iter().for_each(|entry| say!(out, "{entry}"));
     }
@@ -87,11 +88,8 @@ pub fn addresses(out: &mut Out, options: &Options, file: &OsStr) -> Result<(), F
 /// Writes the options file.
 pub fn options(out: &mut Out, options: &Options, file: &OsStr) -> Result<(), Fault> {
     announce(out, options, file);
-    if let Err(e) = prepare(out, &options.directory) {
-        say!(out, "Failed to open option configuration file: {}", text(&e));
-        return Err(unwritten(Path::new(&options.directory), &e));
-    }
-    write(out, "option", &place(options, file), &options_file())
+    prepare(out, "option", &options.directory)?;
+    write(out, "option", options, file, &options_file(), false).map(drop)
 }
 
 /// The options file: the sample with the defaults of this build, those in force that need not stay open.
@@ -134,15 +132,15 @@ fn announce(out: &mut Out, options: &Options, file: &OsStr) {
     }
 }
 
-/// Makes the directory if it is missing, but not those above it.
-fn prepare(out: &mut Out, directory: &OsStr) -> io::Result<()> {
+/// Makes the directory for a file if it is missing, but not those above it.
+fn prepare(out: &mut Out, what: &str, directory: &OsStr) -> Result<(), Fault> {
     // Whatever the umask allows beyond that: services read what is in it.
     let made = std::fs::DirBuilder::new().mode(0o755).create(directory);
     let there = std::fs::metadata(directory).and_then(|m| if m.is_dir() { Ok(()) } else { Err(not_a_directory()) });
     there.map_err(|e| {
         let e = made.err().filter(|made| made.kind() != io::ErrorKind::AlreadyExists).unwrap_or(e);
         say!(out, "Failed to open directory {}: {}", directory.display(), text(&e));
-        e
+        failed(out, "open", what, Path::new(directory), &e)
     })
 }
 
@@ -155,21 +153,55 @@ pub fn place(options: &Options, file: &OsStr) -> PathBuf {
     Path::new(&options.directory).join(file)
 }
 
-fn write(out: &mut Out, what: &str, path: &Path, contents: &str) -> Result<(), Fault> {
-    // Without a name this is the directory; it is a file that is missing.
-    let named = !path.as_os_str().as_encoded_bytes().ends_with(b"/");
-    let written = if named { std::fs::write(path, contents) } else { Err(io::Error::from_raw_os_error(libc::ENOENT)) };
-    written.map_err(|e| {
-        say!(out, "Failed to open {what} configuration file: {}", text(&e));
-        let fault = unwritten(path, &e);
-        out.advise(format_args!("{}; {}", fault.text, fault.advice));
-        fault
-    })
+/// What has become of a file.
+#[derive(PartialEq, Eq)]
+enum Written {
+    New,
+    /// It was there.
+    Kept,
 }
 
-fn unwritten(path: &Path, e: &io::Error) -> Fault {
+/// Writes a file; with `keep` only if it is not there.
+fn write(
+    out: &mut Out,
+    what: &str,
+    options: &Options,
+    file: &OsStr,
+    contents: &str,
+    keep: bool,
+) -> Result<Written, Fault> {
+    let path = place(options, file);
+    // Without a name that is the directory, but it is a file that is missing.
+    if file.is_empty() {
+        return Err(failed(out, "open", what, &path, &io::Error::from_raw_os_error(libc::ENOENT)));
+    }
+    if keep {
+        // One that could not have been written is a failure, whether there was something to write or not.
+        match OpenOptions::new().write(true).open(&path) {
+            Ok(_) => return Ok(Written::Kept),
+            Err(e) if e.kind() == io::ErrorKind::NotFound => {}
+            Err(e) => return Err(failed(out, "open", what, &path, &e)),
+        }
+    }
+    let mut file = File::create(&path).map_err(|e| failed(out, "open", what, &path, &e))?;
+    file.write_all(contents.as_bytes()).map_err(|e| failed(out, "write", what, &path, &e))?;
+    Ok(Written::New)
+}
+
+/// Says why there is no file.
+fn failed(out: &mut Out, verb: &str, what: &str, path: &Path, e: &io::Error) -> Fault {
+    say!(out, "Failed to {verb} {what} configuration file: {}", text(e));
+    let above = path.parent().is_some_and(|p| p.as_os_str().is_empty() || p.is_dir());
+    let advice = match e.kind() {
+        io::ErrorKind::NotFound if !above => "make the directories above it first (mkdir -p), or name another with -D",
+        io::ErrorKind::PermissionDenied => "be root, or name another directory with -D",
+        io::ErrorKind::StorageFull => "make room, or name another directory with -D",
+        _ => "name another directory with -D",
+    };
     let why = format!("{}: {}", path.display(), text(e));
-    Fault::local(e.raw_os_error().unwrap_or(libc::EIO), &why, "-D names another directory")
+    let fault = Fault::local(e.raw_os_error().unwrap_or(libc::EIO), &why, advice);
+    out.advise(format_args!("{}: {}", fault.text, fault.advice));
+    fault
 }
 
 fn text(e: &io::Error) -> String {

@@ -11,6 +11,7 @@ pub mod cli;
 pub mod completions;
 pub mod connections;
 pub mod document;
+pub mod endpoints;
 pub mod expand;
 pub mod fault;
 pub mod generate;
@@ -59,13 +60,10 @@ pub fn main() -> ExitCode {
             0
         }
         Command::Usage(why) => {
-            if let Some(why) = &why {
-                let _ = writeln!(std::io::stderr(), "{why}");
-            }
+            let _ = writeln!(std::io::stderr(), "{why}");
             // Whoever wants a document gets one.
             if arguments.iter().take_while(|word| *word != "--").any(|word| word == "--json") {
-                let why = why.as_deref().unwrap_or("the options do not say what to do");
-                let why = why.strip_prefix(&format!("{program}: ")).unwrap_or(why);
+                let why = why.strip_prefix(&format!("{program}: ")).unwrap_or(&why);
                 let fault = Fault::local(libc::EINVAL, why, &format!("{program} --help lists the options"));
                 out.document(&Document::failed(fault).json(1));
             } else {

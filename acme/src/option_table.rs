@@ -1,5 +1,7 @@
 //! Every option with what it takes: command lines are understood by this table, and completed by it.
 
+use std::ffi::{OsStr, OsString};
+
 use getopts::{HasArg, Occur, Options};
 
 /// What follows an option. The first text is a word for it.
@@ -118,9 +120,31 @@ impl Opt {
     }
 }
 
+/// An option that does nothing and cannot be given: no argument has a zero byte.
+const NOTHING: &str = "\0nothing";
+
+/// Arguments for [`parser`] in which a `-` of its own is no value where one may be left out, as rdma-core's utility has it:
+/// it looks for a word that does not begin so. In the way of POSIX options end there.
+pub fn without_dashes(options: &[Opt], arguments: &[OsString], posix: bool) -> Vec<OsString> {
+    let maybe_valued = |word: &OsStr| match word.as_encoded_bytes() {
+        [b'-', letters @ .., last] => {
+            letters.first() != Some(&b'-') && options.iter().any(|o| o.optional && o.short.as_bytes() == [*last])
+        }
+        _ => false,
+    };
+    let before = std::iter::once(OsStr::new("")).chain(arguments.iter().map(OsString::as_os_str));
+    let replaced = before.zip(arguments).map(|(before, word)| match word.to_str() {
+        Some("-") if maybe_valued(before) && posix => "--".into(),
+        Some("-") if maybe_valued(before) => format!("--{NOTHING}").into(),
+        _ => word.clone(),
+    });
+    replaced.collect()
+}
+
 /// A parser that knows these options, each any number of times.
 pub fn parser(options: &[Opt]) -> Options {
     let mut known = Options::new();
+    known.opt("", NOTHING, "", "", HasArg::No, Occur::Multi);
     for option in options {
         let takes = match (option.value, option.optional) {
             (Value::None, _) => HasArg::No,

@@ -1,9 +1,8 @@
-//! `-e` and `-P`: what the service says of itself.
+//! `-P`: what the service has counted.
 
-use std::collections::BTreeMap;
 use std::net::IpAddr;
 
-use libibacm::{Address, Client, Counters, Endpoint, Error, Scope, Status};
+use libibacm::{Address, Client, Counters, Error, Scope, Status};
 
 use crate::address;
 use crate::cli::{Format, Options, Perf};
@@ -29,8 +28,10 @@ fn named(c: &Counters) -> [(&'static str, &'static str, u64); 7] {
 /// Headings, which are printed once however many services are asked.
 #[derive(Default)]
 pub struct Labels {
-    counters: bool,
-    endpoints: bool,
+    /// That of counters.
+    pub counters: bool,
+    /// That of endpoints.
+    pub endpoints: bool,
 }
 
 /// Prints counters.
@@ -49,7 +50,10 @@ pub fn counters(
     if fault.status.is_some() && fault.errno == libc::EADDRNOTAVAIL {
         fault = fault.advising("ib_acme -e lists the endpoints and their addresses".to_owned());
     }
-    say!(out, "{name}: Failed to query perf data: {}", fault.strerror());
+    // What ends the list of all is not named on standard output, whatever the service's reason.
+    if options.perf != Some(Perf::All) || fault.status.is_none() {
+        say!(out, "{name}: Failed to query perf data: {}", fault.strerror());
+    }
     out.advise(format_args!("{}: {}", fault.text, fault.advice));
     answers.failed("counters", &fault);
     Outcome::FAILED
@@ -132,7 +136,7 @@ fn one(
 
 /// The address whose endpoint is meant.
 fn source_address(out: &mut Out, options: &Options) -> Result<Address, Fault> {
-    let source = address::identify(options.source.as_deref().unwrap_or_default(), options.format);
+    let source = address::identify(options.source.as_deref().unwrap_or_default(), options.format, options.limit);
     let text = source.text.as_str();
     let verbose = |out: &mut Out, function: &str| {
         if options.verbose {
@@ -150,7 +154,7 @@ fn source_address(out: &mut Out, options: &Options) -> Result<Address, Fault> {
         }
         Format::Name => {
             verbose(out, "query_perf_name");
-            Ok(Address::Name(text.to_owned()))
+            Ok(Address::Name(text.into()))
         }
         other => {
             say!(out, "Unsupported src_type {}", if other == Format::Gid { b'g' } else { b'l' });
@@ -158,83 +162,4 @@ fn source_address(out: &mut Out, options: &Options) -> Result<Address, Fault> {
             Err(Fault::local(libc::EINVAL, &why, "-s takes an IP address, or with -f n a name"))
         }
     }
-}
-
-/// Prints endpoints.
-pub fn endpoints(
-    out: &mut Out,
-    labels: &mut Labels,
-    name: &str,
-    client: &Client,
-    options: &Options,
-    answers: &mut Answers,
-) -> Outcome {
-    let ports = match by_port(client) {
-        Ok(ports) => ports,
-        Err(e) => {
-            let fault = Fault::of(&e);
-            say!(out, "{name}: Failed to query endpoints: {}", fault.strerror());
-            out.advise(format_args!("{}: {}", fault.text, fault.advice));
-            answers.failed("endpoints", &fault);
-            return Outcome::FAILED;
-        }
-    };
-    let mut list = Vec::new();
-    let longest = ports.values().map(Vec::len).max().unwrap_or(0);
-    let wanted = usize::try_from(options.endpoint).unwrap_or(0);
-    let numbers = if wanted > 0 { wanted..=wanted } else { 1..=longest };
-    for number in numbers {
-        for endpoint in ports.values().filter_map(|of_port| of_port.get(number - 1)) {
-            if !labels.endpoints {
-                say!(out, "svc,guid,port,pkey,ep_index,prov,addr_0,addresses");
-                labels.endpoints = true;
-            }
-            let Endpoint { device_guid, port, pkey, provider, addresses, .. } = endpoint;
-            let addresses: String = addresses.iter().flat_map(|a| [",", a]).collect();
-            say!(out, "{name},0x{device_guid:016x},{port},0x{pkey:04x},{number},{provider}{addresses}");
-            list.push(endpoint_json(endpoint, number));
-        }
-    }
-    let outcome = if wanted > longest {
-        say!(out, " Endpoint {} is not available", options.endpoint);
-        let text = format!("{name} has no endpoint {wanted}");
-        let fault = Fault::local(libc::EADDRNOTAVAIL, &text, &format!("its endpoints have numbers up to {longest}"));
-        out.advise(format_args!("{}: {}", fault.text, fault.advice));
-        answers.failed("endpoints", &fault);
-        Outcome::FAILED
-    } else {
-        Outcome::GOOD
-    };
-    answers.list("endpoints", list);
-    outcome
-}
-
-/// The endpoints by the numbers of their ports, each list in the order in which the service numbers them.
-fn by_port(client: &Client) -> Result<BTreeMap<u8, Vec<Endpoint>>, Error> {
-    let mut ports = BTreeMap::new();
-    // Counted over all ports, where 255 is the end; that shows which ports there are.
-    let most = client.endpoints()?.iter().map(|e| e.ports.max(e.port)).max().unwrap_or(0);
-    for port in 1..=most {
-        let mut of_port = Vec::new();
-        for number in 1..=u8::MAX {
-            match client.endpoint_of_port(number, port) {
-                Ok(endpoint) => of_port.push(endpoint),
-                Err(e) if e.status() == Some(Status::Einval) => break,
-                Err(e) => return Err(e),
-            }
-        }
-        ports.insert(port, of_port);
-    }
-    Ok(ports)
-}
-
-fn endpoint_json(endpoint: &Endpoint, number: usize) -> Json {
-    Json::Object(vec![
-        ("number", number.into()),
-        ("device_guid", Json::Text(format!("0x{:016x}", endpoint.device_guid))),
-        ("port", endpoint.port.into()),
-        ("pkey", endpoint.pkey.into()),
-        ("provider", endpoint.provider.as_str().into()),
-        ("addresses", endpoint.addresses.iter().map(String::as_str).collect()),
-    ])
 }

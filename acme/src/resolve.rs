@@ -38,7 +38,7 @@ pub fn resolve(out: &mut Out, name: &str, client: &Client, options: &Options, an
             let which = if text == argument { "destination" } else { "source" };
             say!(out, "Unable to parse {which} argument");
             let fault = Fault::local(libc::EINVAL, &format!("-{} '{text}': {e}", &which[..1]), "correct the list");
-            out.advise(format_args!("{}", fault.text));
+            out.advise(format_args!("{}: {}", fault.text, fault.advice));
             answers.failed("lookups", &fault);
             return Outcome::FAILED;
         }
@@ -51,7 +51,7 @@ pub fn resolve(out: &mut Out, name: &str, client: &Client, options: &Options, an
         progress.at(i, argument);
         // A name may have to be looked up.
         progress.wait(out);
-        let destination = address::identify(argument, options.format);
+        let destination = address::identify(argument, options.format, options.limit);
         let sources = sources.as_ref().map_or(vec![None], |s| s.iter().map(|s| Some(s.as_str())).collect());
         for source in sources {
             let lookup = look_up(out, &mut progress, client, options, &destination, source);
@@ -93,21 +93,27 @@ fn look_up(
     };
     match address::request(destination, source, options.cached_only) {
         Err(unfit) => {
-            let (line, fault) = advice::unfit(unfit, destination, source);
+            let (line, fault) = advice::unfit(unfit, destination, source, options);
             // It cannot become better, but scripts may count.
-            (0..options.repetitions.min(1000)).for_each(|_| say!(out, "{line}"));
+            let count = if options.json { 0 } else { options.repetitions };
+            (0..count).for_each(|_| say!(out, "{line}"));
             out.advise(format_args!("{}: {}", fault.text, fault.advice));
             lookup.result = Err(fault);
         }
-        Ok(request) if options.repetitions > 0 => ask(out, client, options, &request, &mut lookup),
-        Ok(_) => {}
+        Ok(request) if options.repetitions > 0 => {
+            if let Some(note) = advice::misread(destination, source) {
+                out.advise(format_args!("{note}"));
+            }
+            ask(out, client, options, &request, &mut lookup);
+        }
+        Ok(_) => out.advise(format_args!("nothing was asked: give -C a number above 0")),
     }
     if let Ok(path) = &lookup.result {
         path::show(out, &path.record);
         if options.verify {
             out.flush();
             progress.wait(out);
-            lookup.verification = Some(verify(out, client, &path.record));
+            lookup.verification = Some(verify(out, client, destination, &path.record));
         }
     }
     if let Some(report) = &lookup.report {
@@ -123,7 +129,7 @@ fn ask(out: &mut Out, client: &Client, options: &Options, request: &Request, loo
     // Scripts that repeat look-ups get what they always got.
     if options.stats || (repetitions > 1 && (options.json || out.is_terminal())) {
         let (last, report) = measure::measure(out, client, options, request);
-        lookup.result = last.and_then(into_path).map_err(|e| failed(out, client, lookup, &e, true));
+        lookup.result = last.and_then(into_path).map_err(|e| failed(out, client, options, lookup, &e, true));
         lookup.report = Some(report);
         return;
     }
@@ -133,17 +139,22 @@ fn ask(out: &mut Out, client: &Client, options: &Options, request: &Request, loo
         lookup.result = match answer.and_then(into_path) {
             Ok(path) => {
                 if let Some(source) = path.source.as_ref().filter(|_| repetitions == 1) {
-                    say!(out, "Source: {}", address_text(source));
+                    out.write_fmt(format_args!("Source: "));
+                    match source {
+                        Address::Name(name) => out.name(name),
+                        Address::Ip(ip) => out.write_fmt(format_args!("{}", ip_text(*ip))),
+                    }
+                    say!(out, "");
                 }
                 Ok(path)
             }
-            Err(e) => Err(failed(out, client, lookup, &e, i == 0)),
+            Err(e) => Err(failed(out, client, options, lookup, &e, i == 0)),
         };
     }
 }
 
 /// Says what failed, with advice for the first of several repetitions.
-fn failed(out: &mut Out, client: &Client, lookup: &Lookup, e: &Error, first: bool) -> Fault {
+fn failed(out: &mut Out, client: &Client, options: &Options, lookup: &Lookup, e: &Error, first: bool) -> Fault {
     let call = match lookup.destination.format {
         Format::Ip | Format::Unspecified => "ib_acm_resolve_ip",
         Format::Name => "ib_acm_resolve_name",
@@ -154,28 +165,30 @@ fn failed(out: &mut Out, client: &Client, lookup: &Lookup, e: &Error, first: boo
         // LID 0 or GID ::, which need not be asked for: in the words in which services refuse them.
         fault.errno = libc::EADDRNOTAVAIL;
     }
-    let fault = match advice::refused(client, &lookup.destination, lookup.source.as_deref(), e) {
-        Some(advice) => fault.advising(advice),
-        None => fault,
-    };
     say!(out, "{call} failed: {}", fault.strerror());
     if first {
+        if let Some(advice) = advice::refused(client, &lookup.destination, lookup.source.as_deref(), options, e) {
+            fault = fault.advising(advice);
+        }
         out.advise(format_args!("{}: {}: {}", lookup.destination.text, fault.text, fault.advice));
     }
     fault
 }
 
 /// Whether the subnet administrator has the path too.
-fn verify(out: &mut Out, client: &Client, record: &PathRecord) -> Result<PathRecord, Fault> {
+fn verify(out: &mut Out, client: &Client, destination: &Destination, record: &PathRecord) -> Result<PathRecord, Fault> {
     match client.query_path(record) {
         Ok(path) => {
             say!(out, "SA verification: success");
             Ok(path.record)
         }
         Err(e) => {
-            let fault = Fault::of(&e);
+            let mut fault = Fault::of(&e);
+            if let Some(advice) = advice::unconfirmed(destination, &e) {
+                fault = fault.advising(advice);
+            }
             say!(out, "SA verification: failed {}", fault.strerror());
-            out.advise(format_args!("the subnet administrator does not confirm the path: {}", fault.text));
+            out.advise(format_args!("the path is not confirmed: {}: {}", fault.text, fault.advice));
             Err(fault)
         }
     }
@@ -191,7 +204,7 @@ fn into_path(reply: Reply) -> Result<Path, Error> {
 
 fn address_text(address: &Address) -> String {
     match address {
-        Address::Name(name) => name.clone(),
+        Address::Name(name) => name.to_string(),
         Address::Ip(ip) => ip_text(*ip),
     }
 }

@@ -8,7 +8,7 @@ use crate::expand::expand;
 use crate::fault::{Fault, Outcome};
 use crate::out::Out;
 use crate::query::Labels;
-use crate::{generate, query, resolve, say, service};
+use crate::{endpoints, generate, query, resolve, say, service};
 
 /// Does what is asked for; the exit status.
 pub fn run(out: &mut Out, options: &Options) -> u8 {
@@ -53,7 +53,7 @@ fn ask_services(out: &mut Out, options: &Options, document: &mut Document) -> Ou
         Err(e) => {
             say!(out, "Unable to parse service list argument");
             let fault = Fault::local(libc::EINVAL, &format!("-S '{argument}': {e}"), "correct the list");
-            out.advise(format_args!("{}", fault.text));
+            out.advise(format_args!("{}: {}", fault.text, fault.advice));
             document.error = Some(fault);
             return Outcome::FAILED;
         }
@@ -63,7 +63,10 @@ fn ask_services(out: &mut Out, options: &Options, document: &mut Document) -> Ou
     for name in &names {
         let mut answers = Answers::new(name);
         outcome = outcome.then(ask_service(out, &mut labels, name, options, &mut answers));
-        document.services.push(answers);
+        // A list can be long, and nobody else reads them.
+        if options.json {
+            document.services.push(answers);
+        }
     }
     outcome
 }
@@ -90,7 +93,7 @@ fn ask_service(out: &mut Out, labels: &mut Labels, name: &str, options: &Options
         outcome = outcome.then(query::counters(out, labels, name, &client, options, answers));
     }
     if options.endpoints {
-        outcome = outcome.then(query::endpoints(out, labels, name, &client, options, answers));
+        outcome = outcome.then(endpoints::endpoints(out, labels, name, &client, options, answers));
     }
     outcome
 }

@@ -67,6 +67,7 @@ const WARM: &str = "
 -d 10.77.0.2 -x | -f x | -f '' | -f X -e | -f x -f i -e | -f i -fx -e | -fx -e
 # Endpoints.
 -e | -e 1 | -e1 | -e 2 | -e 0 | -e0 | -e-1 | -e x | -ex | -e 1x | -e +1 | -e '' -v | -ev | -e -v | -ve | -ve1
+-e - 1 | -ve - -P | -e- | -e- -P | -e 1 -P - | -P 1 -e - | -P - col | -P- | -P s -s 10.77.0.1 -e -
 -Ve | -e 1 -e | -e -e 1 | -e 2 -e 1 | -e - | -e foo bar | foo -e 2 | foo -e | -e -- 2 | -- -e
 -e -S /run/ibacm-unix.sock | -S/run/ibacm-unix.sock -e | -c -e | -e -C 3 | -e -f i | -e -f n | -e -s 10.77.0.1
 -e -D /nonexistent
@@ -150,7 +151,7 @@ const NOBODY: &str = "
 
 /// As [`WARM`], in the way of POSIX.
 const POSIX: &str = "
--P -e 1 | foo -e | -e -- -P | -d 10.77.0.2 foo -v | -v -d 10.77.0.2 | -e foo
+-P - -e | -P -e - | -P -e 1 | foo -e | -e -- -P | -d 10.77.0.2 foo -v | -v -d 10.77.0.2 | -e foo
 ";
 
 const JUNK: &str = "

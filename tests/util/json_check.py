@@ -2,7 +2,10 @@
 
 Standard input has a name, a document and an expression about it, `d`, for each; all end with a NUL byte. A line comes
 back for each, `ok` or what is wrong. The last line is about the schema itself: `ok` and how many changed documents it
-has refused, or the ones that it has taken.
+has judged as it should, or the ones that it has not.
+
+The schema that is installed takes keys that it does not know, which are those of newer versions. Here it is made strict,
+so that none is left out of it.
 """
 
 import copy
@@ -35,6 +38,18 @@ def findings(validator, text, check):
     return document, "ok"
 
 
+def strict(schema):
+    """The same schema, for keys that it names and no others."""
+    if isinstance(schema, list):
+        return [strict(inner) for inner in schema]
+    if not isinstance(schema, dict):
+        return schema
+    made = {key: strict(inner) for key, inner in schema.items()}
+    if schema.get("type") == "object" and "properties" in schema:
+        made["additionalProperties"] = False
+    return made
+
+
 def objects(value, path=()):
     """The place of every object in a value."""
     if isinstance(value, dict):
@@ -56,7 +71,7 @@ def changed(document, path, change):
 
 
 def changes(documents):
-    """Documents with a key too many or too few, once for each kind of object."""
+    """Documents with a key too many or too few, once for each kind of object, and whether that may be."""
     seen = set()
     for document in documents:
         for path in objects(document):
@@ -67,18 +82,18 @@ def changes(documents):
             if kind in seen:
                 continue
             seen.add(kind)
-            yield "%s + extra" % (path,), changed(document, path, lambda o: o.update(extra=1))
+            yield True, "%s + extra" % (path,), changed(document, path, lambda o: o.update(extra=1))
             for key in inner:
                 if key not in OPTIONAL:
-                    yield "%s - %s" % (path, key), changed(document, path, lambda o: o.pop(key))
-                yield "%s: %s a list" % (path, key), changed(document, path, lambda o: o.update({key: [[]]}))
+                    yield False, "%s - %s" % (path, key), changed(document, path, lambda o: o.pop(key))
+                yield False, "%s: %s a list" % (path, key), changed(document, path, lambda o: o.update({key: [[]]}))
 
 
 def main():
     with open(sys.argv[1]) as file:
         schema = json.load(file)
     Draft202012Validator.check_schema(schema)
-    validator = Draft202012Validator(schema)
+    installed, validator = Draft202012Validator(schema), Draft202012Validator(strict(schema))
     fields = sys.stdin.buffer.read().decode().split("\0")
     documents = []
     for text, check in zip(fields[1::3], fields[2::3]):
@@ -86,9 +101,12 @@ def main():
         if document is not None:
             documents.append(document)
         print(said.replace("\n", " "))
-    tried = [(what, validator.is_valid(document)) for what, document in changes(documents)]
-    taken = [what for what, valid in tried if valid]
-    print("taken: %s" % taken if taken else "ok %d" % len(tried))
+    tried = [
+        (what, validator.is_valid(document), installed.is_valid(document) != fits)
+        for fits, what, document in changes(documents)
+    ]
+    wrong = [what for what, taken, misjudged in tried if taken or misjudged]
+    print("wrong: %s" % wrong if wrong else "ok %d" % len(tried))
 
 
 main()

@@ -1,4 +1,5 @@
 //! Programs on a terminal of 80 columns, and what is to be seen there.
+#![allow(dead_code, reason = "each test program uses a part of it")]
 
 use std::process::Command;
 
@@ -33,6 +34,11 @@ pub fn on_terminal(lab: &Lab<'_>, host: &str, words: &[&str], file: Option<&str>
         command.env("STDOUT", file);
     }
     finish(&mut command)
+}
+
+/// The same on this machine, where no host is needed.
+pub fn here(words: &[&str]) -> Ran {
+    finish(Command::new("/usr/bin/python3").args(["-c", RUN]).arg(Tool::Ours.path()).args(words))
 }
 
 /// The lines that are to be seen in the end, after whatever was written over.

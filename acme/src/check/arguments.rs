@@ -7,6 +7,7 @@ use getopts::{Matches, Options};
 
 use super::destination::list;
 use super::report::Style;
+use crate::expand::{MAX_ITEMS, Unusable};
 
 /// How long each look-up may take where nothing is said: a service with default options gives a peer up before that.
 const LIMIT: Duration = Duration::from_secs(10);
@@ -83,6 +84,9 @@ fn read(matches: &Matches) -> Result<Arguments, String> {
     let mut destinations = Vec::new();
     for text in matches.opt_strs("d") {
         destinations.extend(list(&text).map_err(|e| format!("-d '{text}': {e}"))?);
+        if destinations.len() > MAX_ITEMS {
+            return Err(format!("-d '{text}': with those before {}", Unusable::TooLong));
+        }
     }
     let limit = match matches.opt_str("timeout") {
         None => LIMIT,
@@ -131,6 +135,7 @@ mod tests {
             &["--timeout"],
             &["-d", ""],
             &["-d", "n[2-1]"],
+            &["-d", "n[1-900000]", "-d", "m[1-900000]"],
             &["-x"],
             &["x"],
             &["--json=1"],

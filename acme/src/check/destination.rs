@@ -8,7 +8,7 @@ use libibacm::{Address, Endpoint, Request};
 
 use super::facts::Port;
 use super::service;
-use crate::expand::{Unusable, expand};
+use crate::expand::{MAX_ITEMS, Unusable, expand};
 
 /// The largest LID that is not a group's.
 const MAX_LID: u16 = 0xbfff;
@@ -38,6 +38,9 @@ pub fn list(text: &str) -> Result<Vec<String>, Unusable> {
     let mut items = Vec::new();
     for part in parts {
         items.extend(expand(part)?);
+        if items.len() > MAX_ITEMS {
+            return Err(Unusable::TooLong);
+        }
     }
     Ok(items)
 }
@@ -50,7 +53,7 @@ pub fn identify(text: &str, ports: &[Port]) -> Destination {
         (Ok(IpAddr::V6(v6)), _) if is_gid(v6, ports) => Destination::Gid(Gid(v6.octets())),
         (Ok(ip), _) => Destination::Address(Address::Ip(ip)),
         (_, Some(lid @ 1..=MAX_LID)) => Destination::Lid(lid),
-        _ => Destination::Address(Address::Name(text.to_owned())),
+        _ => Destination::Address(Address::Name(text.into())),
     }
 }
 
@@ -89,7 +92,7 @@ impl Destination {
 /// A name of this host, of an endpoint whose port is usable.
 fn a_name(ports: &[Port], endpoints: &[Endpoint]) -> Option<Address> {
     let usable = endpoints.iter().filter(|e| service::port_of(e, ports).is_some_and(Port::is_usable));
-    usable.flat_map(|e| &e.addresses).map(|a| service::address(a)).find(|a| matches!(a, Address::Name(_)))
+    usable.flat_map(|e| &e.addresses).map(service::address).find(|a| matches!(a, Address::Name(_)))
 }
 
 #[cfg(test)]
@@ -110,6 +113,7 @@ mod tests {
         assert_eq!(list("a,node[1-2,5],10.0.0.1"), Ok("a node1 node2 node5 10.0.0.1".into()));
         assert_eq!(list("a"), Ok("a".into()));
         assert_eq!(list("a,,b"), Err(Unusable::Empty));
+        assert_eq!(list("a[1-900000],b[1-900000]"), Err(Unusable::TooLong));
         assert_eq!(list("]a,b["), Ok("]a b".into()));
     }
 
@@ -135,7 +139,7 @@ mod tests {
             port: 2,
             ports: 2,
             pkey: 0xffff,
-            provider: String::new(),
+            provider: "".into(),
             addresses: vec!["10.0.0.1/8".into(), "here".into()],
         }];
         let ask = |d: Destination| d.request(&ports, &endpoints);

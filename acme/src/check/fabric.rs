@@ -96,16 +96,17 @@ fn is_full_member(record: &McMember) -> bool {
 pub fn member(group: &Group, result: &Result<SaMad, SaError>) -> Finding {
     let Group { endpoint, mgid, options } = group;
     let rejoin = format!(
-        "look into the service's log why it cannot join, and at {options}, which have to be the same on all hosts; \
-         then restart it (systemctl restart ibacm)"
+        "wait, if the subnet manager or the service has just been started: it joins again by itself within about a \
+         minute; if it stays so, look into the service's log why it cannot join, and at {options}, which have to be \
+         the same on all hosts; then restart it (systemctl restart ibacm)"
     );
     match result {
         Ok(mad) if is_full_member(&mad.mcmember()) => {
             Finding::ok("group", endpoint, format!("member of {mgid} (LID {:#06x})", mad.mcmember().mlid))
         }
-        Ok(_) => Finding::failed("group", endpoint, format!("no full member of {mgid}: it hears no requests"), rejoin),
+        Ok(_) => Finding::failed("group", endpoint, format!("no full member of {mgid}, and hears no requests"), rejoin),
         Err(SaError::Status(NO_RECORDS)) => {
-            Finding::failed("group", endpoint, format!("not a member of {mgid}: it hears no requests"), rejoin)
+            Finding::failed("group", endpoint, format!("not a member of {mgid}, and hears no requests"), rejoin)
         }
         Err(e) => Finding::failed(
             "group",
@@ -176,7 +177,10 @@ mod tests {
         assert_eq!(with(0x50, Gid::ZERO).level, Level::Ok, "as OpenSM blanks it");
         let absent = member(&group, &Err(SaError::Status(NO_RECORDS)));
         assert!(absent.level == Level::Failed && absent.found.contains("not a member"));
-        assert!(absent.remedy.unwrap().contains("min_mtu"));
+        // Right after a start nothing is to be done.
+        let remedy = absent.remedy.unwrap();
+        assert!(remedy.starts_with("wait, ") && remedy.contains("by itself within about a minute; if it stays so, "));
+        assert!(remedy.contains("min_mtu"), "{remedy}");
         let silent = member(&group, &Err(SaError::Timeout));
         assert!(silent.level == Level::Failed && !silent.found.contains("not a member"));
     }

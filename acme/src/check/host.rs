@@ -4,7 +4,7 @@ use std::net::IpAddr;
 
 use ibacm::verbs;
 
-use super::facts::{Device, Interface, Port};
+use super::facts::{DEFAULT_PKEY, Device, Interface, Port};
 use super::report::{Finding, Level};
 
 /// Of the devices: is there anything to serve?
@@ -136,7 +136,9 @@ pub fn partitions(port: &Port, interfaces: &[Interface]) -> Vec<Finding> {
         )
     }];
     for (interface, pkey) in interfaces.iter().filter_map(|i| Some((i, i.pkey?))) {
-        if port.has_gid(interface.gid) && port.key_of(pkey).is_none() {
+        // That it is not in the default partition, or in none at all, has been said.
+        let said = keys.is_empty() || (pkey ^ DEFAULT_PKEY) & 0x7fff == 0;
+        if port.has_gid(interface.gid) && port.key_of(pkey).is_none() && !said {
             findings.push(Finding::failed(
                 "partition",
                 &interface.name,

@@ -77,9 +77,12 @@ fn limited_members() {
     expect(&with(&[0x7fff, 0]), &[(Level::Failed, "only a limited member", "ipoib:ALL=full")]);
     expect(&with(&[0x7fff, 0x0001]), &[(Level::Failed, "only a limited member", "ipoib:ALL=full")]);
     expect(&with(&[0x7fff, 0x8001]), &[(Level::Warning, "full member of another", "ibacm_addr.cfg")]);
-    let absent = (Level::Failed, "not among those", "ip link del ib0");
-    expect(&with(&[0x8001]), &[(Level::Failed, "no member of the default", "ALL=full"), absent]);
-    expect(&with(&[0]), &[(Level::Failed, "no partition", "ALL=full"), absent]);
+    // What follows for the interface of the default partition is not said again.
+    expect(&with(&[0x8001]), &[(Level::Failed, "no member of the default", "ALL=full")]);
+    expect(&with(&[0]), &[(Level::Failed, "no partition", "ALL=full")]);
+    let child = Interface { pkey: Some(0x8007), ..interface(1, &[]) };
+    let found = partitions(&Port { pkeys: vec![0xffff, 0x8001], ..port(1) }, &[child]);
+    expect(&found, &[(Level::Ok, "full member", ""), (Level::Failed, "0x8007 is not among those", "ip link del ib0")]);
 }
 
 #[test]
@@ -107,6 +110,9 @@ fn ports_know_their_gids_and_keys() {
     let port = Port { pkeys: vec![0, 0x7fff, 0x8001, 0x0001], ..port(1) };
     assert_eq!((port.key_of(0xffff), port.key_of(0x0001), port.key_of(0x8002)), (Some(0x7fff), Some(0x8001), None));
     assert_eq!(port.sa_pkey_index(), 1);
+    let limited = |key| port.is_limited_in(key);
+    assert_eq!((limited(0xffff), limited(0x7fff), limited(0x0001), limited(0x8002)), (true, true, false, false));
+    assert!(port.is_in_default_partition() && !Port { pkeys: vec![0x8001], ..port.clone() }.is_in_default_partition());
     let mut other_subnet = port.gid();
     other_subnet.0[7] = 9;
     assert!(port.has_gid(other_subnet) && !port.has_gid(Gid::ZERO));

@@ -18,8 +18,26 @@ fn shown(record: &PathRecord) -> String {
     format!("LID {}, {}", record.dlid(), record.dgid())
 }
 
+/// Whether there is no path for want of an answer, be it that the service gives up or that it is not waited for any
+/// longer: which one comes first depends on the time limit only.
+fn is_silence(error: &Error) -> bool {
+    matches!(error, Error::TimedOut) || error.status() == Some(Status::Etimedout)
+}
+
+/// What has no path because the subnet administrator cannot be asked, which has been found already.
+fn unasked(what: &'static str, subject: &str, error: &Error) -> Option<Finding> {
+    let follows = is_silence(error) || matches!(error.status(), Some(Status::Enodata | Status::Enotconn));
+    follows.then(|| {
+        let found = "not resolved, as the SA does not answer";
+        Finding::warning(what, subject, found, "first mend what keeps the subnet administrator (SA) from answering")
+    })
+}
+
 /// An own address that has been resolved.
-pub fn own(subject: &str, port: Option<&Port>, result: &Result<Path, Error>) -> Finding {
+pub fn own(subject: &str, port: Option<&Port>, result: &Result<Path, Error>, sa_answers: bool) -> Finding {
+    if let Some(finding) = result.as_ref().err().filter(|_| !sa_answers).and_then(|e| unasked("local", subject, e)) {
+        return finding;
+    }
     match result {
         Ok(path) => match port {
             Some(port) if !port.has_gid(path.record.dgid()) => Finding::failed(
@@ -39,14 +57,6 @@ pub fn own(subject: &str, port: Option<&Port>, result: &Result<Path, Error>) -> 
     }
 }
 
-/// Why there is no answer. That the service gives up, and that it is not waited for any longer, are two things.
-fn within(error: &Error, limit: Duration) -> String {
-    match error {
-        Error::TimedOut => format!("nothing within {} s", limit.as_secs_f64()),
-        e => Fault::of(e).text,
-    }
-}
-
 /// A destination that has been asked for.
 pub fn peer(
     subject: &str,
@@ -61,27 +71,27 @@ pub fn peer(
     };
     let why = Fault::of(error).text;
     let status = error.status();
-    if !sa_answers && matches!(status, Some(Status::Etimedout | Status::Enodata)) {
-        let remedy = "see what is said of the subnet administrator (sa)";
-        return Finding::warning("peer", subject, format!("not resolved, as the SA does not answer: {why}"), remedy);
+    if let Some(finding) = unasked("peer", subject, error).filter(|_| !sa_answers) {
+        return finding;
     }
-    let (found, remedy) = match (error, status, destination) {
-        (Error::TimedOut, _, Destination::Address(_))
-        | (_, Some(Status::Etimedout | Status::Enodata), Destination::Address(_)) => (
-            format!("the peer does not answer: {}", within(error, limit)),
-            "look whether it is up, its port is active and it runs ibacm (ib_acme check there), and whether it has \
+    let silence = is_silence(error);
+    // Not what has been waited: it depends on the peer's place in the list, and the remedy is to be the same for all.
+    let more = format!("more than {} s (--timeout)", limit.as_secs_f64());
+    let (found, remedy) = match (status, destination) {
+        (_, Destination::Address(_)) if silence || status == Some(Status::Enodata) => (
+            if silence { "the peer does not answer".to_owned() } else { format!("the peer does not answer: {why}") },
+            format!(
+                "look whether it is up, its port is active and it runs ibacm (ib_acme check there), and whether it has \
              this address or name, the same min_mtu and min_rate, and the same partition; where several do not \
-             answer, give them more time (--timeout), as some services ask one after the other"
-                .to_owned(),
+             answer, allow {more}, as some services ask one after the other"
+            ),
         ),
-        (Error::TimedOut, _, _) => {
-            (within(error, limit), "give it more time (--timeout), or look into the service's log".to_owned())
-        }
-        (_, Some(_), Destination::Gid(_) | Destination::Lid(_)) => (
+        _ if silence => ("no path in time".to_owned(), format!("allow {more}, or look into the service's log")),
+        (Some(_), Destination::Gid(_) | Destination::Lid(_)) => (
             format!("there is no path to it: {why}"),
             "look whether it is right, its port is active (ibstat there), and shares a partition with this one".into(),
         ),
-        (_, Some(Status::Edestaddr | Status::Edesttype | Status::Esrcaddr | Status::Esrctype), _) => (
+        (Some(Status::Edestaddr | Status::Edesttype | Status::Esrcaddr | Status::Esrctype), _) => (
             format!("it cannot be asked for from this host: {why}"),
             "look whether the address is right, and whether a route leads to it over an IPoIB interface \
              (ip route get ADDRESS)"

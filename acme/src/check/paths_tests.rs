@@ -89,10 +89,16 @@ fn the_question_is_what_tells_the_path_apart() {
 #[test]
 fn own_addresses_lead_to_the_own_port() {
     let port = Port { gids: vec![gid(2)], ..Port::default() };
-    assert_eq!(own("x", Some(&port), &found(record())).level, Level::Ok);
+    assert_eq!(own("x", Some(&port), &found(record()), true).level, Level::Ok);
     let other = Port { gids: vec![gid(1)], ..Port::default() };
-    assert!(own("x", Some(&other), &found(record())).found.contains("not to"));
-    assert!(own("x", Some(&port), &Err(Error::Status(6))).remedy.unwrap().contains("log"));
+    assert!(own("x", Some(&other), &found(record()), false).found.contains("not to"));
+    for error in [6, 3] {
+        let say = |sa| own("x", Some(&port), &Err(Error::Status(error)), sa);
+        assert!(say(true).level == Level::Failed && say(true).remedy.unwrap().contains("log"));
+        assert!(say(false).level == Level::Warning && say(false).found.contains("as the SA does not answer"));
+    }
+    let refused = own("x", Some(&port), &Err(Error::Status(7)), false);
+    assert_eq!(refused.level, Level::Failed, "the SA has nothing to do with it");
 }
 
 #[test]
@@ -107,13 +113,22 @@ fn peers_that_are_not_found() {
         (say(&name, Error::Status(9), true), "cannot be asked for", "ip route get"),
         (say(&Destination::Lid(7), Error::Status(3), true), "no path", "ibstat"),
         (say(&Destination::Gid(gid(3)), Error::Status(9), true), "no path", "ibstat"),
-        (say(&name, Error::TimedOut, true), "peer does not answer: nothing within 1 s", "--timeout"),
-        (say(&Destination::Lid(7), Error::TimedOut, true), "within 1 s", "--timeout"),
+        (say(&name, Error::TimedOut, true), "peer does not answer", "more than 1 s (--timeout)"),
+        (say(&Destination::Lid(7), Error::TimedOut, true), "no path in time", "more than 1 s (--timeout)"),
+        (say(&Destination::Lid(7), Error::Status(6), true), "no path in time", "more than 1 s (--timeout)"),
         (say(&name, Error::Status(1), true), "out of resources", "ask for less"),
     ] {
         assert!(finding.level == Level::Failed && finding.found.contains(words), "{finding:?}");
         assert!(finding.remedy.unwrap().contains(remedy), "{words}");
     }
-    let silent = say(&name, Error::Status(6), false);
-    assert!(silent.level == Level::Warning && silent.found.contains("SA does not answer"), "{silent:?}");
+    assert_eq!(say(&name, Error::TimedOut, true), say(&name, Error::Status(6), true), "whoever gave up");
+    // The one fault is the administrator's, whoever ran out of time first, and whatever is asked for.
+    for destination in [&name, &Destination::Lid(7), &Destination::Gid(gid(3))] {
+        let silent = say(destination, Error::TimedOut, false);
+        assert!(silent.level == Level::Warning && silent.found.ends_with("as the SA does not answer"), "{silent:?}");
+        for status in [3, 5, 6] {
+            assert_eq!(say(destination, Error::Status(status), false), silent);
+        }
+    }
+    assert_eq!(say(&name, Error::Status(9), false).level, Level::Failed, "it cannot be asked for all the same");
 }

@@ -1,27 +1,57 @@
 //! What is to be said of the service and its endpoints. Pure.
 
-use std::net::IpAddr;
+use std::net::{IpAddr, Ipv4Addr};
 use std::time::Duration;
 
-use libibacm::{Address, Endpoint, Error};
+use ibacm::options::ServerMode;
+use libibacm::{ACME_PORT_FILE, Address, DEFAULT_PORT, Endpoint, Error, Name};
 
 use super::facts::{Interface, Port};
 use super::host::is_global;
 use super::report::Finding;
 use crate::fault::Fault;
 
-/// A service that cannot be connected to.
-pub fn unreachable(name: &str, fault: &Fault) -> Finding {
-    let (found, remedy) = match fault.errno {
-        libc::ENOENT | libc::ECONNREFUSED => (
-            "it does not run",
-            "start it (systemctl start ibacm.socket ibacm.service, or ibacm), and look into its log if it ends again; \
-             or name where it listens with -S"
-                .to_owned(),
+/// Where this host's service may be, the likeliest place first. The options file does not tell for sure: a service that
+/// systemd starts has the socket file whatever `server_mode` says, and the file may have been edited since the start.
+pub fn places(mode: ServerMode, has_port_file: bool) -> Vec<String> {
+    let socket = crate::service::default_socket().display().to_string();
+    let tcp = Ipv4Addr::LOCALHOST.to_string();
+    match mode {
+        ServerMode::Loop | ServerMode::Open => vec![tcp, socket],
+        // Without the file with its port there is no TCP service, but there may be another program's.
+        ServerMode::Unix if has_port_file => vec![socket, tcp],
+        ServerMode::Unix => vec![socket],
+    }
+}
+
+/// Whether nobody is at a place, so that another one may be the right one.
+pub fn is_absence(fault: &Fault) -> bool {
+    matches!(fault.errno, libc::ENOENT | libc::ECONNREFUSED)
+}
+
+/// A service that cannot be connected to, and where else it was looked for.
+pub fn unreachable(name: &str, elsewhere: &[String], fault: &Fault) -> Finding {
+    let is_tcp = !name.contains('/');
+    let nor = elsewhere.iter().map(|place| format!(", nor at {place}")).collect::<String>();
+    let start =
+        "start it (systemctl start ibacm.socket ibacm.service, or ibacm), and look into its log if it ends again";
+    let (found, remedy) = match is_absence(fault) {
+        true if is_tcp && elsewhere.is_empty() => (
+            "nobody listens there",
+            format!(
+                "name its socket file with -S, which is all that it has where systemd starts it; or start it otherwise, \
+                 with server_mode open (or loop, for its own host only) in its ibacm_opts.cfg, and with the server_port \
+                 that {ACME_PORT_FILE} has on this host, or {DEFAULT_PORT} without that file"
+            ),
         ),
-        _ => ("it cannot be reached", fault.advice.clone()),
+        true if is_tcp => (
+            "it does not run there",
+            format!("{start}; unless systemd starts it, server_mode and server_port in ibacm_opts.cfg say where it is"),
+        ),
+        true => ("it does not run", format!("{start}; or name where it listens with -S")),
+        false => ("it cannot be reached", fault.advice.clone()),
     };
-    Finding::failed("service", name, format!("{found}: {}", fault.text), remedy)
+    Finding::failed("service", name, format!("{found}{nor}: {}", fault.text), remedy)
 }
 
 /// What came of asking the service for its endpoints.
@@ -51,8 +81,8 @@ pub fn answered(name: &str, result: &Result<Vec<Endpoint>, Error>, limit: Durati
 
 /// An address of an endpoint as the service lists it: a name, or an IP address with the length of its prefix or
 /// without.
-pub fn address(text: &str) -> Address {
-    plain(text).parse().map_or_else(|_| Address::Name(text.to_owned()), Address::Ip)
+pub fn address(name: &Name) -> Address {
+    plain(&name.to_string_lossy()).parse().map_or_else(|_| Address::Name(name.clone()), Address::Ip)
 }
 
 /// The same without the length of the prefix.
@@ -88,7 +118,7 @@ pub fn endpoints(endpoints: &[Endpoint], ports: &[Port], interfaces: &[Interface
                  restart the service (systemctl restart ibacm)",
             )
         } else {
-            Finding::ok("endpoint", name, endpoint.addresses.join(", "))
+            Finding::ok("endpoint", name, endpoint.addresses.iter().map(Name::to_string).collect::<Vec<_>>().join(", "))
         });
     }
     if endpoints.is_empty() && ports.iter().any(Port::is_usable) {
@@ -122,7 +152,7 @@ fn missing(endpoints: &[Endpoint], port: &Port, interface: &Interface, pkey: u16
         let found = format!("the service has no endpoint for {} in partition {pkey:#06x}", port.name());
         return Some(Finding::failed("endpoint", &interface.name, found, remedy));
     }
-    let known: Vec<Address> = mine.flat_map(|e| &e.addresses).map(|a| address(a)).collect();
+    let known: Vec<Address> = mine.flat_map(|e| &e.addresses).map(address).collect();
     let left: Vec<String> =
         wanted.into_iter().filter(|ip| !known.contains(&Address::Ip(*ip))).map(|ip| ip.to_string()).collect();
     if left.is_empty() {

@@ -22,7 +22,7 @@ fn port() -> Port {
 }
 
 fn endpoint(pkey: u16, addresses: &[&str]) -> Endpoint {
-    let addresses = addresses.iter().map(|a| (*a).to_owned()).collect();
+    let addresses = addresses.iter().map(|a| (*a).into()).collect();
     Endpoint { device_guid: 0x10, port: 1, ports: 1, pkey, provider: "ibacmp".into(), addresses }
 }
 
@@ -54,12 +54,34 @@ fn services_that_are_down_hang_or_talk_nonsense() {
         let remedies = finding.remedy.unwrap();
         assert!(remedies.contains(remedy), "{remedies}");
     }
-    let down = unreachable("/run/x", &Fault::local(libc::ECONNREFUSED, "refused", "it was left behind"));
+    let down = unreachable("/run/x", &[], &Fault::local(libc::ECONNREFUSED, "refused", "it was left behind"));
     assert!(down.found.contains("does not run: refused"));
     let remedy = down.remedy.unwrap();
     assert!(remedy.contains("systemctl start ibacm.socket"), "{remedy}");
-    let closed = unreachable("/run/x", &Fault::local(libc::EACCES, "denied", "be root"));
+    let closed = unreachable("/run/x", &[], &Fault::local(libc::EACCES, "denied", "be root"));
     assert!(closed.found.contains("cannot be reached") && closed.remedy.unwrap() == "be root");
+}
+
+#[test]
+fn a_service_may_be_where_the_options_do_not_have_it() {
+    let (socket, tcp) = ("/run/ibacm-unix.sock", "127.0.0.1");
+    assert_eq!(places(ServerMode::Unix, false), [socket]);
+    assert_eq!(places(ServerMode::Unix, true), [socket, tcp]);
+    for mode in [ServerMode::Loop, ServerMode::Open] {
+        assert_eq!(places(mode, false), [tcp, socket]);
+    }
+    let refused = Fault::local(libc::ECONNREFUSED, "refused", "");
+    let here = unreachable("127.0.0.1", &[socket.to_owned()], &refused);
+    assert_eq!(here.found, "it does not run there, nor at /run/ibacm-unix.sock: refused");
+    let asked = unreachable("localhost", &[], &refused);
+    assert_eq!(asked.found, "nobody listens there: refused");
+    for finding in [here, asked] {
+        let remedy = finding.remedy.unwrap();
+        assert!(["server_mode", "server_port", "start"].iter().all(|w| remedy.contains(w)), "{remedy}");
+    }
+    // Where somebody is, or may be, no other place is looked at.
+    let denied = [libc::EACCES, libc::ETIMEDOUT].map(|errno| Fault::local(errno, "", ""));
+    assert!(is_absence(&refused) && !denied.iter().any(is_absence));
 }
 
 #[test]

@@ -3,7 +3,7 @@
 use std::ffi::c_int;
 
 use ibacm_wire::path::{LEN, REVERSIBLE};
-use libibacm::{Counters, Endpoint, Gid, PathRecord};
+use libibacm::{Address, Counters, Endpoint, Gid, PathRecord};
 
 use crate::devices::Port;
 use crate::ffi::{ibv_ah_attr, ibv_gid};
@@ -62,11 +62,18 @@ pub struct CAddress {
 
 impl CAddress {
     /// A text, which is cut where it is too long.
-    pub fn new(text: &str) -> CAddress {
+    pub fn new(text: &[u8]) -> CAddress {
         let mut bytes = [0; TEXT];
-        let end = text.floor_char_boundary(TEXT - 1);
-        bytes.iter_mut().zip(text.bytes().take(end)).for_each(|(to, from)| *to = from);
+        bytes.iter_mut().zip(text.iter().take(TEXT - 1)).for_each(|(to, from)| *to = *from);
         CAddress { text: bytes }
+    }
+
+    /// An address as text.
+    pub fn of(address: &Address) -> CAddress {
+        match address {
+            Address::Name(name) => CAddress::new(name.as_bytes()),
+            Address::Ip(ip) => CAddress::new(ip.to_string().as_bytes()),
+        }
     }
 }
 
@@ -105,7 +112,7 @@ impl CEndpoint {
             port_num: endpoint.port,
             port_cnt: endpoint.ports,
             address_cnt: u32::try_from(endpoint.addresses.len()).unwrap_or(u32::MAX),
-            provider: CAddress::new(&endpoint.provider),
+            provider: CAddress::new(endpoint.provider.as_bytes()),
             reserved: [0; 8],
         }
     }
@@ -251,14 +258,12 @@ mod tests {
 
     #[test]
     fn texts_always_end() {
-        let cut = |text: &str| {
+        for (text, length) in
+            [(&b""[..], 0), (b"10.77.0.1/16", 12), (b"n\xe4me", 4), (&[b'x'; 71], 71), (&[b'x'; 99], 71)]
+        {
             let made = CAddress::new(text).text;
-            let end = made.iter().position(|b| *b == 0).expect("there is an end");
-            String::from_utf8(made[..end].to_vec()).expect("whole characters")
-        };
-        assert_eq!((cut(""), cut("10.77.0.1/16")), (String::new(), "10.77.0.1/16".to_owned()));
-        assert_eq!((cut(&"x".repeat(71)), cut(&"x".repeat(99))), ("x".repeat(71), "x".repeat(71)));
-        assert_eq!(cut(&"\u{fffd}".repeat(64)), "\u{fffd}".repeat(23));
+            assert_eq!((&made[..length], made[length]), (&text[..length], 0));
+        }
     }
 
     #[test]

@@ -8,7 +8,7 @@ use libibacm::{Address, Counters, Endpoint, Error, PathRecord, Request, Scope, S
 use crate::boundary::{give, text};
 use crate::ffi::ibv_ah_attr;
 use crate::layout::{CAddress, CCounters, CEndpoint, CPath, DevAddr, ResolveData};
-use crate::state::{answer, client, finish, result};
+use crate::state::{answer, client, finish, plain, result};
 
 /// `IB_ACM_CACHED`.
 const CACHED: c_int = 1;
@@ -20,7 +20,7 @@ const CACHED: c_int = 1;
 /// The texts end with a zero, and `src` can be NULL.
 pub unsafe fn request(src: *const c_char, dest: *const c_char, flags: c_int) -> Result<Request, c_int> {
     // SAFETY: the caller's promise.
-    let (source, destination) = unsafe { (text(src)?, text(dest)?.ok_or(-libc::EINVAL)?) };
+    let (source, destination) = unsafe { (text(src), text(dest).ok_or(-libc::EINVAL)?) };
     if flags & !CACHED != 0 {
         return Err(-libc::EINVAL);
     }
@@ -62,7 +62,7 @@ pub unsafe extern "C" fn ib_acm_resolve(
                 path.write_unaligned(CPath(found.record.0));
             }
             if !source.is_null() {
-                source.write(CAddress::new(&found.source.map(|s| s.to_string()).unwrap_or_default()));
+                source.write_unaligned(found.source.as_ref().map_or_else(|| CAddress::new(b""), CAddress::of));
             }
         }
         0
@@ -80,10 +80,10 @@ pub unsafe extern "C" fn ib_acm_convert_from_path(
     data: *mut ResolveData,
 ) -> c_int {
     if path.is_null() {
-        return result(-libc::EINVAL);
+        return plain(-libc::EINVAL);
     }
     // SAFETY: the caller's promise.
-    result(unsafe { give(&PathRecord(path.read_unaligned().0), dev, ah, data) })
+    plain(unsafe { give(&PathRecord(path.read_unaligned().0), dev, ah, data) })
 }
 
 /// # Safety
@@ -95,21 +95,21 @@ pub unsafe extern "C" fn ib_acm_query_counters(
     address: *const c_char,
     counters: *mut CCounters,
 ) -> c_int {
-    // SAFETY: the caller's promise.
-    let scope = match (unsafe { text(address) }, u8::try_from(endpoint)) {
-        (Ok(None), Ok(0)) => Scope::Totals,
-        (Ok(None), Ok(number)) => Scope::Endpoint(number),
-        (Ok(Some(address)), Ok(0)) => Scope::Address(Address::parse(address)),
-        // No service can number so many.
-        (Ok(None), Err(_)) if endpoint > 0 => return result(Status::Einval as c_int),
-        _ => return result(-libc::EINVAL),
-    };
     if counters.is_null() {
         return result(-libc::EINVAL);
     }
+    // SAFETY: the caller's promise.
+    let scope = match (unsafe { text(address) }, u8::try_from(endpoint)) {
+        (None, Ok(0)) => Scope::Totals,
+        (None, Ok(number)) => Scope::Endpoint(number),
+        (Some(address), Ok(0)) => Scope::Address(Address::parse(address)),
+        // No service can number so many.
+        (None, Err(_)) if endpoint > 0 => return result(Status::Einval as c_int),
+        _ => return result(-libc::EINVAL),
+    };
     result(answer(client().counters(scope), |found: Counters| {
         // SAFETY: the caller's promise.
-        unsafe { counters.write(CCounters::new(&found)) };
+        unsafe { counters.write_unaligned(CCounters::new(&found)) };
         0
     }))
 }
@@ -137,9 +137,9 @@ pub unsafe extern "C" fn ib_acm_query_endpoint(
     result(answer(found, |found: Endpoint| {
         // SAFETY: the caller's promise.
         unsafe {
-            endpoint.write(CEndpoint::new(&found));
+            endpoint.write_unaligned(CEndpoint::new(&found));
             for (i, address) in found.addresses.iter().take(count).enumerate() {
-                addresses.add(i).write(CAddress::new(address));
+                addresses.add(i).write_unaligned(CAddress::new(address.as_bytes()));
             }
         }
         0

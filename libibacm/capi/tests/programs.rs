@@ -11,7 +11,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use ibacm_c as _;
-use ibacm_wire::client::{Entry, Header, OP_ACK, PATH_FLAGS};
+use ibacm_wire::client::{Entry, Header, OP_ACK, PATH_FLAGS, TYPE_PATH};
 use libibacm::PathRecord;
 use support::{Prefix, root, succeed};
 
@@ -36,16 +36,53 @@ fn an_installation_is_complete() {
     let prefix = Prefix::install("files");
     let text = fs::read_to_string(prefix.0.join("lib/pkgconfig/libibacm.pc")).unwrap();
     assert!(!text.contains('@') && text.contains(&format!("Version: {}\n", env!("CARGO_PKG_VERSION"))), "{text}");
-    let manual = root().join("libibacm/ib_acm.3");
-    assert_eq!(succeed(Command::new("mandoc").args(["-T", "lint", "-W", "warning"]).arg(&manual)), "");
-    // What is exported is declared and described.
+    for page in ["ib_acm.3", "ib_acm_session.3"] {
+        let page = root().join("libibacm").join(page);
+        assert_eq!(succeed(Command::new("mandoc").args(["-T", "lint", "-W", "warning"]).arg(&page)), "");
+    }
+    // What is exported is declared, and described where man(1) looks for it.
     let header = fs::read_to_string(prefix.0.join("include/infiniband/ib_acm.h")).unwrap();
-    let manual = fs::read_to_string(manual).unwrap();
     for symbol in promised() {
         assert!(header.contains(&format!("{symbol}(")), "{symbol} is not in the header");
-        let of_sessions = symbol.starts_with("ib_acm_session_") || symbol.starts_with("ib_acm_submit");
-        assert!(of_sessions || manual.contains(&format!(".Fn {symbol} ")), "{symbol} is not in the manual");
+        let page = prefix.0.join(format!("share/man/man3/{symbol}.3.gz"));
+        let text = succeed(Command::new("gzip").arg("-dc").arg(&page));
+        assert!(text.contains(&format!("\n.Fn {symbol} ")), "{symbol} is not in {}", page.display());
     }
+    // And all of it goes again, with the directories, but for what somebody else has there.
+    fs::write(prefix.0.join("share/theirs"), "").unwrap();
+    prefix.command(&["REMOVE=yes"]);
+    let left: Vec<_> = fs::read_dir(&prefix.0).unwrap().map(|e| e.unwrap().file_name()).collect();
+    assert_eq!(left, ["share"]);
+    assert_eq!(fs::read_dir(prefix.0.join("share")).unwrap().count(), 1);
+    fs::remove_file(prefix.0.join("share/theirs")).unwrap();
+    prefix.command(&["REMOVE=yes"]);
+    assert!(!prefix.0.exists() && prefix.0.parent().unwrap().exists());
+}
+
+#[test]
+fn programs_are_linked_in_every_way() {
+    let prefix = Prefix::install("links");
+    let source = "libibacm/capi/tests/c/everything.c";
+    let nowhere = |program: &Path| assert_eq!(run(&prefix, program, "/nowhere/ibacm.sock"), "resolve_ip -1 2\n");
+    let archive = prefix.libraries().join("libibacm.a");
+    let whole = ["-Wl,--whole-archive".into(), archive.display().to_string(), "-Wl,--no-whole-archive".into()];
+    for (compiler, flags) in [("cc", vec!["-static-libgcc"]), ("c++", vec!["-static-libgcc", "-x", "c++"])] {
+        let program = prefix.0.join("program");
+        let mut command = Command::new(compiler);
+        command.args(flags).arg("-o").arg(&program).arg(root().join(source)).args(["-x", "none"]);
+        succeed(command.args(prefix.flags(&["--static", "--cflags", "--libs"])));
+        nowhere(&program);
+    }
+    // The library's archive, all of it, with the shared libraries of others.
+    let program = prefix.0.join("program");
+    let mut command = Command::new("cc");
+    command.arg("-o").arg(&program).arg(root().join(source)).args(prefix.flags(&["--cflags"])).args(whole);
+    let libraries = prefix.flags(&["--static", "--libs"]);
+    succeed(command.args(libraries.iter().filter(|l| *l != "-libacm")));
+    nowhere(&program);
+    let statuses = prefix.build(&["cc", "-std=c11"], "libibacm/capi/tests/c/statuses.c", "statuses");
+    let mut command = Command::new(statuses);
+    assert_eq!(succeed(command.env("LD_LIBRARY_PATH", prefix.libraries())), "no data\n");
 }
 
 #[test]
@@ -95,7 +132,11 @@ fn programs_in_c_and_cpp_ask_a_service() {
                     let mut record = PathRecord::default();
                     record.set_dlid(5);
                     record.set_slid(4);
-                    let asked = PathRecord(Entry::read(&bytes[..length], 0).expect("an entry").info);
+                    let entry = Entry::read(&bytes[..length], 0).expect("an entry");
+                    let asked = PathRecord(entry.info);
+                    if entry.kind == TYPE_PATH {
+                        record.set_dlid(asked.dlid());
+                    }
                     let refuse = asked.dlid() == 0x7777;
                     let (status, length) = if refuse { (3, 16) } else { (0, 88) };
                     let header = Header { opcode: header.opcode | OP_ACK, status, length, ..header };
@@ -113,13 +154,11 @@ fn programs_in_c_and_cpp_ask_a_service() {
     let source = "libibacm/capi/tests/c/everything.c";
     let c = prefix.build(&["cc", "-std=c11", "-D_GNU_SOURCE"], source, "program-c");
     let cpp = prefix.build(&["c++", "-std=c++17", "-x", "c++"], source, "program-cpp");
-    // The whole of the static library in a program.
+    // All in one file.
     let whole = prefix.0.join("program-static");
     let mut command = Command::new("cc");
-    command.arg("-o").arg(&whole).arg(root().join(source)).args(prefix.flags(&["--cflags"]));
-    command.arg("-Wl,--whole-archive").arg(prefix.libraries().join("libibacm.a")).arg("-Wl,--no-whole-archive");
-    let libraries = prefix.flags(&["--static", "--libs"]);
-    succeed(command.args(libraries.iter().filter(|l| *l != "-libacm")));
+    command.arg("-static").arg("-o").arg(&whole).arg(root().join(source));
+    succeed(command.args(prefix.flags(&["--static", "--cflags", "--libs"])));
     for program in [c, cpp, whole] {
         // No device here has the path's source: the path is found, but not where to send from.
         let said = run(&prefix, &program, &socket.display().to_string());
@@ -132,6 +171,6 @@ fn programs_in_c_and_cpp_ask_a_service() {
     let forks = prefix.build(&["cc", "-std=gnu11", "-pthread"], "libibacm/capi/tests/c/forks.c", "forks");
     let mut command = Command::new("timeout");
     command.arg("30").arg(forks).env("LD_LIBRARY_PATH", prefix.libraries());
-    assert_eq!(succeed(command.arg(&socket)), "0 0\n");
+    assert_eq!(succeed(command.arg(&socket)), "0 0 0\n");
     fs::remove_file(socket).unwrap();
 }

@@ -4,10 +4,15 @@
  *
  * Functions that return int: 0 is success; -1 is a failure of the transport or of the arguments, told by errno
  * (ETIMEDOUT: the time limit has passed; ENOENT, ECONNREFUSED: no service; EPROTO: not a valid reply; EINVAL: an
- * argument; ENODEV: the path starts at no device that this process can open); a positive value is the ACM_STATUS_* of
- * infiniband/acm.h with which the service has answered.
+ * argument; ENODEV: the path starts at no device that this process can open); a positive value is the status with which
+ * the service has answered, one of enum ib_acm_status or a number that is newer.
  *
- * Every function can be called by any thread; the calls that wait can be used on both sides of a fork.
+ * Every function can be called by any thread, and none is a cancellation point: pthread_cancel(3) takes effect when the
+ * call has returned. The calls that wait can be used on both sides of a fork. fork(2) itself waits until no thread asks
+ * libibverbs for devices here, for a second at most. In a child that was forked while another part of the program was in
+ * libibverbs, the calls that need a device can hang.
+ *
+ * Texts are bytes, as the service has them; they need not be UTF-8.
  */
 #ifndef INFINIBAND_IB_ACM_H
 #define INFINIBAND_IB_ACM_H
@@ -21,6 +26,20 @@
 #ifdef __cplusplus
 extern "C" {
 #endif
+
+/* The numbers of rdma-core's ACM_STATUS_*. */
+enum ib_acm_status {
+	IB_ACM_STATUS_SUCCESS = 0,
+	IB_ACM_STATUS_ENOMEM = 1,
+	IB_ACM_STATUS_EINVAL = 2,
+	IB_ACM_STATUS_ENODATA = 3, /* no such path, or not cached where only the cache was asked */
+	IB_ACM_STATUS_ENOTCONN = 5,
+	IB_ACM_STATUS_ETIMEDOUT = 6, /* the destination does not answer, or the subnet administrator does not */
+	IB_ACM_STATUS_ESRCADDR = 7,
+	IB_ACM_STATUS_ESRCTYPE = 8,
+	IB_ACM_STATUS_EDESTADDR = 9, /* none, or one that no route over an IPoIB interface leads to */
+	IB_ACM_STATUS_EDESTTYPE = 10 /* a kind that cannot be found so, as a name without a source for some services */
+};
 
 struct ib_acm_dev_addr {
 	uint64_t guid; /* of the device, network order, as ibv_get_device_guid() returns it */
@@ -93,7 +112,10 @@ int ib_acm_convert_from_path(const struct ib_path_record *path, struct ib_acm_de
 int ib_acm_convert_to_path(struct ib_acm_dev_addr *dev_addr, struct ibv_ah_attr *ah, struct ib_acm_resolve_data *data,
 			   struct ib_path_record *path);
 
-/* What the last call of this thread that waits has returned. */
+/*
+ * What the last call of this thread that asks the service has returned: of ib_acm_resolve*, ib_acm_query* and
+ * ib_acm_connect.
+ */
 int ib_acm_last_status(void);
 
 /* The words for a status. */
@@ -120,7 +142,8 @@ typedef void (*ib_acm_result_fn)(void *context, size_t index, int result, const 
 
 /*
  * The paths to many names or IP addresses (as text), with one time limit for all. Returns how many have no path, or -1.
- * path is NULL where result is not 0, and is gone when the function returns.
+ * path is NULL where result is not 0, and is gone when the function returns. function may fork: in the child, result is
+ * -ECANCELED for what the parent has asked already.
  */
 int ib_acm_resolve_many(const char *src, const char *const *dests, size_t count, ib_acm_result_fn function,
 			void *context);

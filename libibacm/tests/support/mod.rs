@@ -10,7 +10,8 @@ use std::thread;
 use std::time::Duration;
 
 use ibacm_wire::client::{
-    COUNTERS, EP_CONFIG_LEN, Entry, Header, MAX_ADDRESS, OP_ACK, OP_EP_QUERY, OP_PERF_QUERY, PATH_FLAGS,
+    COUNTERS, EP_CONFIG_LEN, Entry, HDR_LEN, Header, MAX_ADDRESS, OP_ACK, OP_EP_QUERY, OP_PERF_QUERY, PATH_FLAGS,
+    TYPE_PATH,
 };
 use libibacm::{Address, Client, Error, PathRecord, Status, Target};
 
@@ -70,7 +71,11 @@ pub fn request(stream: &mut UnixStream) -> io::Result<Vec<u8>> {
 pub fn record(request: &[u8]) -> PathRecord {
     let mut record = PathRecord::default();
     let last = (0..).map_while(|i| Entry::read(request, i)).last().expect("an entry");
-    record.set_dlid(u16::from_be_bytes([last.info[2], last.info[3]]));
+    if last.kind == TYPE_PATH {
+        record = PathRecord(last.info);
+    } else {
+        record.set_dlid(u16::from_be_bytes([last.info[2], last.info[3]]));
+    }
     record.set_slid(1);
     record
 }
@@ -97,7 +102,7 @@ pub fn any_answer(request: &[u8]) -> Vec<u8> {
         OP_EP_QUERY => return refusal(request, Status::Einval),
         _ => return answer(request),
     };
-    let length = (request.len() + body.len()) as u16;
+    let length = (HDR_LEN + body.len()) as u16;
     let reply = Header { opcode: header.opcode | OP_ACK, data, length, ..header };
     [reply.emit().to_vec(), body].concat()
 }

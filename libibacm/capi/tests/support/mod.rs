@@ -47,13 +47,16 @@ impl Drop for Prefix {
 impl Prefix {
     /// Installs as an administrator would, under a name of this test's.
     pub fn install(name: &str) -> Prefix {
-        let prefix = Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("libibacm-{name}-{}", std::process::id()));
-        succeed(
-            Command::new(root().join("scripts/install-libibacm"))
-                .arg(format!("PREFIX={}", prefix.display()))
-                .arg(format!("LIBRARY={}", static_library().display())),
-        );
-        Prefix(prefix)
+        let path = Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("libibacm-{name}-{}", std::process::id()));
+        let prefix = Prefix(path);
+        prefix.command(&[&format!("LIBRARY={}", static_library().display())]);
+        prefix
+    }
+
+    /// Runs the script that installs and removes.
+    pub fn command(&self, arguments: &[&str]) {
+        let prefix = format!("PREFIX={}", self.0.display());
+        succeed(Command::new(root().join("scripts/install-libibacm")).arg(prefix).args(arguments));
     }
 
     /// What pkg-config says of it.
