@@ -67,7 +67,7 @@ impl Device {
 }
 
 /// The GID table up to its last entry in use; unused entries before that are zero, so that places are indices.
-fn gid_table(context: &Rc<Context>, port: u8, attr: &PortAttr) -> Vec<Gid> {
+pub fn gid_table(context: &Context, port: u8, attr: &PortAttr) -> Vec<Gid> {
     let entries = (0..attr.gid_tbl_len.min(MAX_GIDS)).map(|i| match context.query_gid(port, i).map(Gid) {
         Ok(gid) if gid.interface_id() != 0 => gid,
         _ => Gid::ZERO,
@@ -79,7 +79,7 @@ fn gid_table(context: &Rc<Context>, port: u8, attr: &PortAttr) -> Vec<Gid> {
 }
 
 /// Whether a port has the InfiniBand link layer. Drivers from before there was another do not say.
-fn is_infiniband(attr: &PortAttr) -> bool {
+pub fn is_infiniband(attr: &PortAttr) -> bool {
     matches!(attr.link_layer, verbs::LINK_LAYER_INFINIBAND | verbs::LINK_LAYER_UNSPECIFIED)
 }
 

@@ -19,8 +19,8 @@ use mio::{Interest, Registry, Token};
 
 use crate::rtnl_parse::{self, Dump, Message, News};
 use crate::rtnl_sock;
-pub use crate::rtnl_table::SystemAddr;
-use crate::rtnl_table::{Sysfs, Table, parse_hardware, parse_pkey};
+use crate::rtnl_table::{Sysfs, Table};
+pub use crate::rtnl_table::{SystemAddr, parse_hardware, parse_pkey};
 
 /// Where the kernel shows its interfaces.
 pub const SYSFS_NET: &str = "/sys/class/net";
@@ -223,6 +223,12 @@ impl Rtnl {
     /// Whether something happened that can change the choice of a source address.
     pub fn take_routes_changed(&mut self) -> bool {
         std::mem::take(&mut self.routes_changed)
+    }
+
+    /// Whether an InfiniBand interface has been set up, if it is known.
+    #[must_use]
+    pub fn is_up(&self, name: &str) -> Option<bool> {
+        self.table.is_up(name)
     }
 
     /// The addresses of this host on InfiniBand ports, in a fixed order.

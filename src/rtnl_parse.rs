@@ -53,6 +53,8 @@ const IFA_FLAGS: u16 = 8;
 const IFA_F_DADFAILED: u32 = 0x08;
 /// The kernel's note about one destination, no route that somebody set.
 const RTM_F_CLONED: u32 = 0x200;
+/// An interface that has been set up.
+const IFF_UP: u32 = 1;
 
 /// What a dump is asked for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -78,6 +80,8 @@ pub struct Link {
     pub name: Vec<u8>,
     /// The hardware address, where it has 20 bytes.
     pub hardware: Option<[u8; HARDWARE]>,
+    /// Whether it has been set up (`IFF_UP`).
+    pub is_up: bool,
     /// The partition key in the IPoIB broadcast address, where there is one.
     pub broadcast_pkey: Option<u16>,
 }
@@ -228,6 +232,7 @@ fn link(gone: bool, body: &[u8]) -> Option<News> {
     let family = *body.first()?;
     let kind = u16_at(body, 2)?;
     let index = u32_at(body, 4)?;
+    let is_up = u32_at(body, 8)? & IFF_UP != 0;
     let rest = body.get(LINK_HEADER..)?;
     if i32::from(family) != libc::AF_UNSPEC {
         // A bridge tells of its ports in the same words: "gone" is from the bridge only.
@@ -236,7 +241,7 @@ fn link(gone: bool, body: &[u8]) -> Option<News> {
     if gone {
         return Some(News::LinkGone(index));
     }
-    let mut link = Link { index, kind, name: Vec::new(), hardware: None, broadcast_pkey: None };
+    let mut link = Link { index, kind, name: Vec::new(), hardware: None, is_up, broadcast_pkey: None };
     attributes(rest, |attribute, content| match attribute {
         IFLA_IFNAME => link.name = name(content),
         IFLA_ADDRESS => link.hardware = content.try_into().ok(),

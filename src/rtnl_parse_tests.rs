@@ -62,6 +62,9 @@ fn a_link_and_its_end() {
         ],
     );
     let mut datagram = message(libc::RTM_NEWLINK, NLM_F_DUMP_INTR, 3, &body);
+    let mut up = link_body(0, INFINIBAND, 8, &[]);
+    up[8..12].copy_from_slice(&0x1043_u32.to_ne_bytes());
+    datagram.extend(message(libc::RTM_NEWLINK, 0, 4, &up));
     datagram.extend(message(libc::RTM_DELLINK, 0, 0, &link_body(0, INFINIBAND, 7, &[])));
     let all: Vec<Message> = messages(&datagram).collect();
     let link = Link {
@@ -69,12 +72,15 @@ fn a_link_and_its_end() {
         kind: INFINIBAND,
         name: b"ib0.8001".to_vec(),
         hardware: Some(hardware),
+        is_up: false,
         broadcast_pkey: Some(0x8001),
     };
+    let up = Link { index: 8, kind: INFINIBAND, name: Vec::new(), hardware: None, is_up: true, broadcast_pkey: None };
     assert_eq!(
         all,
         [
             Message { sequence: 3, port: 0, interrupted: true, news: Ok(News::Link(link)) },
+            Message { sequence: 4, port: 0, interrupted: false, news: Ok(News::Link(up)) },
             Message { sequence: 0, port: 0, interrupted: false, news: Ok(News::LinkGone(7)) },
         ]
     );

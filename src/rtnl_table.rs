@@ -52,6 +52,7 @@ struct Interface {
     name: Vec<u8>,
     /// As netlink last told.
     hardware: Option<[u8; HARDWARE]>,
+    is_up: bool,
     broadcast_pkey: Option<u16>,
     sysfs: Sysfs,
     /// Addresses with the round that last told of them.
@@ -144,6 +145,7 @@ impl Table {
                 Interface {
                     name: link.name,
                     hardware: link.hardware,
+                    is_up: link.is_up,
                     broadcast_pkey: link.broadcast_pkey,
                     sysfs: Sysfs::default(),
                     addrs: BTreeMap::new(),
@@ -163,6 +165,7 @@ impl Table {
         }
         let moved = link.hardware != known.hardware || link.broadcast_pkey != known.broadcast_pkey;
         known.hardware = link.hardware;
+        known.is_up = link.is_up;
         known.broadcast_pkey = link.broadcast_pkey;
         if renamed || moved || !known.is_complete() {
             known.probe(now_us);
@@ -275,6 +278,12 @@ impl Table {
     pub fn link_of(&self, index: u32) -> Option<([u8; 16], u16)> {
         let interface = self.interfaces.get(&index)?;
         Some((interface.gid()?, interface.pkey()?))
+    }
+
+    /// Whether an interface has been set up, if it is known.
+    #[must_use]
+    pub fn is_up(&self, name: &str) -> Option<bool> {
+        self.interfaces.values().find(|interface| interface.name == name.as_bytes()).map(|interface| interface.is_up)
     }
 
     /// All addresses that have a port and a partition, in a fixed order.

@@ -3,7 +3,7 @@ use super::*;
 const HW: [u8; HARDWARE] = [7; HARDWARE];
 
 fn link(index: u32, name: &str, hardware: Option<[u8; HARDWARE]>) -> Link {
-    Link { index, kind: INFINIBAND, name: name.into(), hardware, broadcast_pkey: None }
+    Link { index, kind: INFINIBAND, name: name.into(), hardware, is_up: true, broadcast_pkey: None }
 }
 
 fn addr(index: u32, last: u8) -> Addr {
@@ -74,6 +74,10 @@ fn a_new_name_or_hardware_address_is_a_change() {
     table.link(link(1, "ibx", Some([9; HARDWARE])), 2);
     assert!(table.take_changed());
     assert_eq!(table.snapshot()[0].gid, [9; 16]);
+    table.take_changed();
+    assert_eq!((table.is_up("ibx"), table.is_up("ib0")), (Some(true), None));
+    table.link(Link { is_up: false, ..link(1, "ibx", Some([9; HARDWARE])) }, 3);
+    assert_eq!((table.is_up("ibx"), table.take_changed()), (Some(false), false), "addresses stay what they are");
 }
 
 #[test]

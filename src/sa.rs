@@ -427,8 +427,8 @@ fn check(ask: &Ask, mad: &SaMad) -> Result<(), SaError> {
 /// Whether the path is between the ports that were asked for, and one that packets can be sent along.
 fn path_fits(q: &PathRecord, p: &PathRecord) -> bool {
     let asked = q.component_mask();
-    let dgid = asked & mask::DGID == 0 || p.dgid() == q.dgid();
-    let sgid = asked & mask::SGID == 0 || p.sgid() == q.sgid();
+    let dgid = asked & mask::DGID == 0 || q.dgid().names(p.dgid());
+    let sgid = asked & mask::SGID == 0 || q.sgid().names(p.sgid());
     let dlid = asked & mask::DLID == 0 || p.dlid() == q.dlid();
     dgid && sgid && dlid && p.dlid() != 0
 }

@@ -91,6 +91,31 @@ fn answers_to_something_else_are_not_answers() {
 }
 
 #[test]
+fn ports_can_be_asked_for_with_the_default_prefix() {
+    let gid = |prefix: u64, interface: u64| {
+        let mut bytes = [0; 16];
+        bytes[..8].copy_from_slice(&prefix.to_be_bytes());
+        bytes[8..].copy_from_slice(&interface.to_be_bytes());
+        Gid(bytes)
+    };
+    let path = |dgid, sgid| {
+        let mut p = PathRecord::default();
+        p.set_dgid(dgid);
+        p.set_sgid(sgid);
+        p.set_dlid(7);
+        p
+    };
+    let (own, default) = (0xfec0_0000_0000_0077, Gid::DEFAULT_PREFIX);
+    let answer = path(gid(own, 1), gid(own, 2));
+    assert!(path_fits(&path(gid(own, 1), gid(own, 2)), &answer));
+    assert!(path_fits(&path(gid(default, 1), gid(default, 2)), &answer));
+    for (dgid, sgid) in [(gid(default, 3), gid(own, 2)), (gid(own, 1), gid(default, 3)), (gid(own + 1, 1), gid(own, 2))]
+    {
+        assert!(!path_fits(&path(dgid, sgid), &answer), "{dgid} {sgid}");
+    }
+}
+
+#[test]
 fn nothing_waits_for_ever() {
     let (mut c, _) = client(1);
     c.submit(Time(0), 1, question(1)).unwrap();

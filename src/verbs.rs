@@ -93,17 +93,20 @@ impl fmt::Debug for DeviceHandle {
 }
 
 /// The RDMA devices of this machine, of every kind. Can be called again to see new ones.
-///
-/// An error (ENOSYS) where the kernel has no RDMA support at all.
 pub fn devices() -> io::Result<Vec<DeviceHandle>> {
+    match known_devices() {
+        // the kernel's side of verbs (ib_uverbs) is not loaded: there is no device that could be used
+        Err(e) if errno_of(&e) == Some(libc::ENOSYS) => Ok(Vec::new()),
+        known => known,
+    }
+}
+
+/// The same, with an error (ENOSYS) where the kernel has no RDMA support at all.
+pub fn known_devices() -> io::Result<Vec<DeviceHandle>> {
     let mut count = 0;
     // SAFETY: `count` is a valid place for the result.
     let list = unsafe { ffi::ibv_get_device_list(&mut count) };
-    let list = match non_null(list, || "ibv_get_device_list".to_owned()) {
-        // the kernel's side of verbs (ib_uverbs) is not loaded: there is no device that could be used
-        Err(e) if errno_of(&e) == Some(libc::ENOSYS) => return Ok(Vec::new()),
-        list => list?,
-    };
+    let list = non_null(list, || "ibv_get_device_list".to_owned())?;
     let owner = Rc::new(DeviceList(list));
     let mut found = Vec::new();
     for index in 0..usize::try_from(count).unwrap_or(0) {

@@ -1,5 +1,7 @@
 //! scripts/install: what it lays down is where Debian's package has it, and is found there.
 
+#[path = "../libibacm/capi/tests/support/mod.rs"]
+mod library;
 #[path = "util/manager.rs"]
 mod manager;
 mod util;
@@ -11,7 +13,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use manager::{Notify, kernel_socket, stream_socket};
-use util::{Shared, compile, run, sa, succeed, text};
+use util::{Shared, acme, compile, run, sa, succeed, text};
 
 static SUBNET: Shared = Shared::new(|o| o.hosts = 2);
 
@@ -26,19 +28,31 @@ impl Root {
         Root(path)
     }
 
+    /// Installs without the library, whatever else is said.
     fn install(&self, more: &[&str]) -> String {
-        succeed(&mut self.command(more))
+        succeed(self.command(more).arg("LIBRARY=no"))
+    }
+
+    /// Installs all that there is.
+    fn install_all(&self, more: &[&str]) -> String {
+        succeed(self.command(more).arg(format!("LIBRARY={}", library::static_library().display())))
     }
 
     fn command(&self, more: &[&str]) -> Command {
         let mut command = Command::new(Path::new(env!("CARGO_MANIFEST_DIR")).join("scripts/install"));
         command.arg(format!("DESTDIR={}", self.0.display()));
-        command.arg(format!("BINARY={}", env!("CARGO_BIN_EXE_ibacm"))).args(more);
+        command.arg(format!("BINARY={}", env!("CARGO_BIN_EXE_ibacm")));
+        command.arg(format!("ACME_BINARY={}", acme::ours().display())).args(more);
         command
     }
 
     fn file(&self, name: &str) -> PathBuf {
         self.0.join(name.trim_start_matches('/'))
+    }
+
+    /// A file's name on the machine.
+    fn name(&self, path: &Path) -> String {
+        format!("/{}", path.strip_prefix(&self.0).unwrap().display())
     }
 
     /// Every file, as its name on the machine.
@@ -51,8 +65,7 @@ impl Root {
         }
         let mut found = Vec::new();
         walk(&self.0, &mut found);
-        let name = |p: &PathBuf| format!("/{}", p.strip_prefix(&self.0).unwrap().display());
-        found.iter().map(name).filter(|n| !n.starts_with("/var/lib/dpkg/")).collect()
+        found.iter().map(|path| self.name(path)).filter(|n| !n.starts_with("/var/lib/dpkg/")).collect()
     }
 }
 
@@ -67,28 +80,58 @@ const CONFIGURATION: &str = "/etc/rdma/ibacm_opts.cfg";
 #[test]
 fn everything_is_where_the_package_has_it() {
     let root = Root::new("layout");
-    root.install(&[]);
+    root.install_all(&[]);
     let ours = root.files();
     let stock = succeed(Command::new("dpkg").args(["-L", "ibacm"]));
     let stock: BTreeSet<String> = stock.lines().map(str::to_owned).collect();
-    // What of the package is the daemon's.
-    for name in [
-        "/usr/sbin/ibacm",
+    // What of the package is replaced.
+    let replaced = [
         "/lib/systemd/system/ibacm.service",
         "/lib/systemd/system/ibacm.socket",
+        "/usr/bin/ib_acme",
+        "/usr/sbin/ibacm",
+        "/usr/share/doc/ibacm/copyright",
         "/usr/share/man/man1/ib_acme.1.gz",
         "/usr/share/man/man7/ibacm.7.gz",
         "/usr/share/man/man8/ibacm.8.gz",
-    ] {
+    ];
+    for name in replaced {
         assert!(ours.contains(name), "{name} is not installed");
         assert!(stock.contains(name), "{name} is not the package's name");
         let [own, theirs] = [root.file(name), PathBuf::from(name)].map(|p| fs::metadata(p).unwrap());
         assert_eq!(own.permissions().mode(), theirs.permissions().mode(), "{name}");
         assert_eq!((own.uid(), own.gid()), (theirs.uid(), theirs.gid()), "{name}");
     }
-    let more: Vec<&String> = ours.difference(&stock).collect();
-    let examples = ["ibacm_addr.cfg", "ibacm_opts.cfg"].map(|f| format!("/usr/share/doc/ibacm/examples/{f}"));
-    assert_eq!(more, [CONFIGURATION, &examples[0], &examples[1]]);
+    // A page for each function of the library, which other tests look at.
+    let is_function = |name: &&str| name.starts_with("/usr/share/man/man3/ib_acm_");
+    let (functions, more): (Vec<&str>, Vec<&str>) =
+        ours.difference(&stock).map(String::as_str).partition(|name| is_function(name));
+    assert!(functions.len() > 26 && functions.contains(&"/usr/share/man/man3/ib_acm_resolve_name.3.gz"));
+    let wanted = [
+        CONFIGURATION,
+        "/usr/include/infiniband/ib_acm.h",
+        "/usr/lib/libibacm.a",
+        "/usr/lib/libibacm.so",
+        "/usr/lib/libibacm.so.1",
+        "/usr/lib/pkgconfig/libibacm.pc",
+        "/usr/share/bash-completion/completions/ib_acme",
+        "/usr/share/doc/ibacm/LICENSES/GPL-2.0-only.txt",
+        "/usr/share/doc/ibacm/LICENSES/Linux-OpenIB.txt",
+        "/usr/share/doc/ibacm/examples/ibacm_addr.cfg",
+        "/usr/share/doc/ibacm/examples/ibacm_opts.cfg",
+        "/usr/share/doc/ibacm/ib_acme-check.schema.json",
+        "/usr/share/doc/ibacm/ib_acme-json.md",
+        "/usr/share/doc/ibacm/ib_acme.schema.json",
+        "/usr/share/doc/libibacm/LICENSES/GPL-2.0-only.txt",
+        "/usr/share/doc/libibacm/LICENSES/Linux-OpenIB.txt",
+        "/usr/share/doc/libibacm/copyright",
+        "/usr/share/fish/vendor_completions.d/ib_acme.fish",
+        "/usr/share/man/man3/ib_acm.3.gz",
+        "/usr/share/zsh/vendor-completions/_ib_acme",
+    ];
+    assert_eq!(more, wanted);
+    let version = succeed(Command::new(root.file("/usr/bin/ib_acme")).arg("--version"));
+    assert_eq!(version, concat!("ib_acme ", env!("CARGO_PKG_VERSION"), "\n"));
     for page in ["man1/ib_acme.1.gz", "man8/ibacm.8.gz"] {
         let page = root.file(&format!("/usr/share/man/{page}"));
         let manual = succeed(Command::new("mandoc").args(["-T", "ascii"]).arg(page));
@@ -96,12 +139,32 @@ fn everything_is_where_the_package_has_it() {
     }
     // The same again is the same.
     let before = fs::read(root.file("/usr/share/man/man8/ibacm.8.gz")).unwrap();
-    root.install(&[]);
+    root.install_all(&[]);
     assert_eq!(root.files(), ours);
     assert_eq!(fs::read(root.file("/usr/share/man/man8/ibacm.8.gz")).unwrap(), before);
     // And all of it goes again, but for the configuration.
     root.install(&["REMOVE=yes"]);
-    assert_eq!(root.files(), BTreeSet::from([CONFIGURATION.to_owned()]));
+    let library = |name: &&String| name.contains("libibacm") || name.contains("ib_acm.") || name.contains("/man3/");
+    let left: BTreeSet<String> = ours.iter().filter(library).cloned().chain([CONFIGURATION.to_owned()]).collect();
+    assert_eq!(root.files(), left, "without the library it stays");
+    // A directory that somebody else uses stays.
+    let theirs = root.file("/usr/share/zsh/vendor-completions/_theirs");
+    fs::create_dir_all(theirs.parent().unwrap()).unwrap();
+    fs::write(&theirs, "").unwrap();
+    root.install_all(&["REMOVE=yes"]);
+    assert_eq!(root.files(), BTreeSet::from([CONFIGURATION.to_owned(), root.name(&theirs)]));
+    // Of directories only those stay that every system has.
+    let kept = ["/usr/share/doc", "/usr/share/man", "/usr/include", "/usr/lib", "/usr/bin", "/usr/sbin", "/etc/rdma"];
+    for name in kept.into_iter().chain(["/lib/systemd/system", "/usr/share/zsh/vendor-completions"]) {
+        assert!(root.file(name).is_dir(), "{name}");
+    }
+    for name in ["bash-completion", "fish", "doc/ibacm", "doc/libibacm", "man/man1", "man/man3", "man/man7", "man/man8"]
+    {
+        assert!(!root.file(&format!("/usr/share/{name}")).exists(), "{name}");
+    }
+    for name in ["/usr/include/infiniband", "/usr/lib/pkgconfig"] {
+        assert!(!root.file(name).exists(), "{name}");
+    }
 }
 
 #[test]
@@ -123,17 +186,30 @@ fn configuration_is_kept() {
 fn another_prefix_and_mistakes() {
     let root = Root::new("prefix");
     root.install(&["PREFIX=/usr/local", "UNITDIR=/etc/systemd/system"]);
-    assert!(root.file("/usr/local/sbin/ibacm").exists());
+    for name in ["sbin/ibacm", "bin/ib_acme", "share/zsh/site-functions/_ib_acme"] {
+        assert!(root.file(&format!("/usr/local/{name}")).exists(), "{name}");
+    }
+    assert!(!root.file("/usr/local/lib").exists(), "the library was not wanted");
     let unit = fs::read_to_string(root.file("/etc/systemd/system/ibacm.service")).unwrap();
     assert!(unit.contains("\nExecStart=/usr/local/sbin/ibacm --systemd\n"), "{unit}");
+    let before = root.files();
     for (wrong, reason) in [
         ("PREFX=/usr", "not understood"),
         ("PREFIX=usr", "not an absolute path"),
+        ("PREFIX=/opt/a&b", "has a character"),
+        ("LIBDIR=/usr/a|b", "has a character"),
+        ("SBINDIR=/usr/a\\b", "has a character"),
+        ("INCLUDEDIR=/usr/a b", "has a character"),
+        ("UNITDIR=/usr/a\nb", "has a character"),
+        ("SBINDIR=/usr/%n", "has a character"),
         ("DIVERT=perhaps", "yes or no"),
         ("BINARY=/nonexistent", "no program"),
+        ("ACME_BINARY=/etc", "no program"),
+        ("LIBRARY=/nonexistent", "no library"),
     ] {
-        let output = run(&mut root.command(&[wrong]));
+        let output = run(&mut root.command(&["LIBRARY=no", wrong]));
         assert!(!output.status.success() && text(&output).contains(reason), "{wrong}: {}", text(&output));
+        assert_eq!(root.files(), before, "{wrong}: nothing is laid down");
     }
 }
 
@@ -147,8 +223,10 @@ fn files_of_the_package_are_put_aside_and_back() {
     // A package database that knows of the one package, with its files.
     let files = [
         "/usr/sbin/ibacm",
+        "/usr/bin/ib_acme",
         "/lib/systemd/system/ibacm.service",
         "/lib/systemd/system/ibacm.socket",
+        "/usr/share/doc/ibacm/copyright",
         "/usr/share/man/man1/ib_acme.1.gz",
     ];
     let status = "Package: ibacm\nStatus: install ok installed\nMaintainer: nobody\nArchitecture: all\nVersion: 44\n\
@@ -177,7 +255,7 @@ fn files_of_the_package_are_put_aside_and_back() {
 }
 
 #[test]
-fn stock_programs_find_the_installed_service() {
+fn programs_find_the_installed_service() {
     let lab = SUBNET.enter();
     let root = Root::new("run");
     root.install(&[]);
@@ -203,6 +281,10 @@ fn stock_programs_find_the_installed_service() {
     // ib_acme looks for /run/ibacm-unix.sock, librdmacm for /run/ibacm.port and /run/ibacm.sock.
     let said = lab.acme("H1", &["-f", "n", "-s", "h1", "-d", "h2", "-v"]);
     assert!(said.contains("SA verification: success"), "{said}");
+    let utility = root.file("/usr/bin/ib_acme").display().to_string();
+    assert_eq!(succeed(lab.exec("H1", &utility).args(["-f", "n", "-s", "h1", "-d", "h2", "-v"])), said);
+    let said = succeed(lab.exec("H1", &utility).args(["check", "-d", "10.77.0.2"]));
+    assert!(said.ends_with("\nhealthy\n"), "{said}");
     let [one, two] = lab.hosts(["H1", "H2"]);
     let path = sa::path(&lab, one.lid, two.lid);
     let program = compile("rdma_resolve", &["-lrdmacm", "-libverbs"]);

@@ -1,46 +1,50 @@
-//! Applications that use libibacm, in C and in C++, against this service and the distribution's.
+//! Applications that use libibacm, in C, in C++ and in Rust, against this service and the distribution's.
 
+#[path = "../libibacm/capi/tests/support/mod.rs"]
+mod library;
 mod util;
 
-use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use std::time::Duration;
 
-use ibacm_wire::PathRecord;
+use ibacm_wire::{Gid, PathRecord};
 use libibacm::{Address, Client, Scope, Status, Target};
-use util::{Lab, Program, Shared, run, sa, succeed, text};
+use library::{Prefix, VALGRIND, root};
+use util::{Daemon, Lab, PATIENCE, Program, Shared, run, sa, succeed, text, wait_for};
 
 static SUBNET: Shared = Shared::new(|o| o.hosts = 2);
+
+/// Ports with two LIDs each, in a subnet with a prefix of its own.
+static WIDE: Shared = Shared::new(|o| {
+    o.hosts = 2;
+    o.opensm.push("lmc 1".into());
+    o.opensm.push("subnet_prefix 0xfec0000000000077".into());
+});
+
+const EVERYTHING: &str = "libibacm/capi/tests/c/everything.c";
 
 /// A client of the service on H1.
 fn client(lab: &Lab<'_>) -> Client {
     Client::new(Target::Unix(lab.file("H1", "/run/ibacm-unix.sock"))).with_limit(Duration::from_secs(15))
 }
 
-/// The static library that cargo has made beside this program.
-fn static_library() -> PathBuf {
-    let program = std::env::current_exe().expect("a test is a file");
-    let directory = program.parent().expect("in a directory");
-    let made = fs::read_dir(directory).expect("that can be read").flatten().map(|e| e.path()).filter(|p| {
-        let name = p.file_name().unwrap_or_default().to_string_lossy().into_owned();
-        name.starts_with("libibacm_c") && name.ends_with(".a")
-    });
-    made.max_by_key(|p| p.metadata().and_then(|m| m.modified()).ok()).expect("cargo makes it with the tests")
+/// A Rust program of the crate's.
+fn rust_program(name: &str) -> PathBuf {
+    let target = Path::new(env!("CARGO_TARGET_TMPDIR")).join("libibacm-rust");
+    let mut cargo = Command::new(env!("CARGO"));
+    cargo.args(["build", "--quiet", "--locked", "--offline", "--package", "libibacm", "--example", name]);
+    // The first time it compiles what the crate needs.
+    library::succeed(cargo.current_dir(root()).arg("--target-dir").arg(&target));
+    target.join("debug/examples").join(name)
 }
 
-/// The shared library and the program, built by a compiler.
-fn build(name: &str, compiler: &[&str]) -> PathBuf {
-    let here = Path::new(env!("CARGO_MANIFEST_DIR"));
-    let directory = Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("libibacm-{name}"));
-    succeed(Command::new(here.join("scripts/link-libibacm")).arg(static_library()).arg(&directory));
-    let program = directory.join("everything");
-    let mut command = Command::new(compiler[0]);
-    command.args(&compiler[1..]).args(["-Wall", "-Werror", "-I"]).arg(here.join("libibacm/include"));
-    command.arg("-o").arg(&program).arg(here.join("libibacm/capi/tests/c/everything.c"));
-    succeed(command.arg("-L").arg(&directory).args(["-libacm", "-libverbs"]));
-    program
+/// What a program says on H1, where it may neither leak nor touch what it may not.
+fn under_valgrind(lab: &Lab<'_>, prefix: &Prefix, program: &Path, arguments: &[&str]) -> String {
+    let mut command = lab.exec("H1", VALGRIND[0]);
+    command.args(&VALGRIND[1..]).arg(program).args(arguments).env("LD_LIBRARY_PATH", prefix.libraries());
+    succeed(&mut command)
 }
 
 fn hex(record: &PathRecord) -> String {
@@ -79,10 +83,33 @@ fn wanted(path: &PathRecord, guid: u64, said: &str) {
     }
     let dlid = path.dlid();
     assert_eq!((line("ip6"), line("name")), (&*format!("0 {dlid}"), &*format!("0 {dlid}")));
+    assert_eq!(line("record"), record);
+    assert_eq!(line("cached"), record);
+    assert_eq!((line("connect"), line("source"), line("from"), line("unknown")), ("0", "10.77.0.1", "0 1 1", "3"));
+    assert_eq!((line("counters"), line("flags")), ("0 0 1 1", "-1 1"));
+    assert!(line("of").starts_with("0 ") && line("of") != "0 0", "{}", line("of"));
+    assert_eq!((line("endpoint"), line("endpoints"), line("bounded")), ("1 1 1 1", "1 2 1", "0 0 238"));
+    // What else libibverbs has is what it says.
+    let depths = line("data").split(' ').take(2).collect::<Vec<_>>().join(" ");
+    assert_eq!(depths, line("device"));
+    assert_ne!(depths, "0 0");
     assert_eq!(line("nobody"), "1 1 status");
     assert_eq!(line("many"), "0 1275");
     assert_eq!(line("fork"), "0 0");
+    assert_eq!((line("port"), line("host")), ("-1 1", "-1 1"));
     assert_eq!((line("null"), line("nowhere")), ("-1 1", "-1 1 no data"));
+}
+
+/// A service on H1 that has no socket file.
+fn over_tcp(lab: &Lab<'_>, service: Program, options: &str, names: &str) -> Daemon {
+    lab.write("H1", "/etc/rdma/ibacm_addr.cfg", names);
+    lab.write("H1", "/etc/rdma/ibacm_opts.cfg", options);
+    lab.inject("leave H1").expect("it is there");
+    let daemon = lab.spawn(service, "H1", &["-P"]);
+    let port = lab.file("H1", "/run/ibacm.port");
+    assert!(wait_for(PATIENCE, || port.exists().then_some(())).is_some(), "{service:?}: {}", daemon.said());
+    lab.wait_joined("H1");
+    daemon
 }
 
 #[test]
@@ -90,19 +117,94 @@ fn programs_get_the_paths_of_the_sa() {
     let lab = SUBNET.enter();
     let [one, two] = lab.hosts(["H1", "H2"]);
     let path = sa::path(&lab, one.lid, two.lid);
-    let programs = [build("c", &["cc", "-std=gnu11"]), build("cpp", &["c++", "-std=c++17", "-x", "c++"])];
+    let prefix = Prefix::install("paths");
+    let programs = [
+        prefix.build(&["cc", "-std=gnu11"], EVERYTHING, "everything-c"),
+        prefix.build(&["c++", "-std=c++17", "-x", "c++"], EVERYTHING, "everything-cpp"),
+    ];
+    let in_rust = rust_program("every_call");
+    let arguments = ["", "10.77.0.2", "fd77::2", "here", "there"];
     let _peer = lab.start_named(Program::Ours, "H2", "", &format!("there {} 1 default\n", two.device));
-    for service in [Program::Ours, Program::Stock] {
-        let _daemon = lab.start_named(service, "H1", "", &format!("here {} 1 default\n", one.device));
+    let mut guid = 0;
+    for (service, mode) in [
+        (Program::Ours, ""),
+        (Program::Stock, ""),
+        (Program::Ours, "server_mode loop\nserver_port 6126\n"),
+        (Program::Stock, "server_mode loop\nserver_port 6126\n"),
+    ] {
+        let names = format!("here {} 1 default\n", one.device);
+        let _daemon = if mode.is_empty() {
+            lab.start_named(service, "H1", mode, &names)
+        } else {
+            over_tcp(&lab, service, mode, &names)
+        };
+        // Where applications look, and what there is for them.
+        assert_eq!(lab.file("H1", "/run/ibacm.port").exists(), !mode.is_empty(), "{service:?} {mode}");
+        assert_eq!(lab.file("H1", "/run/ibacm.sock").exists(), mode.is_empty(), "{service:?} {mode}");
+        if mode.is_empty() {
+            guid = client(&lab).endpoint(1).expect("there is one").device_guid;
+        }
         for program in &programs {
-            let mut command = lab.exec("H1", program);
-            command.env("LD_LIBRARY_PATH", program.parent().expect("in a directory"));
-            let output = run(command.args(["", "10.77.0.2", "fd77::2", "here", "there"]));
-            let said = text(&output);
-            assert!(output.status.success(), "{service:?}: {said}");
-            let guid = client(&lab).endpoint(1).expect("there is one").device_guid;
+            let said = under_valgrind(&lab, &prefix, program, &arguments);
             wanted(&path, guid, &said);
         }
+        let said = under_valgrind(&lab, &prefix, &in_rust, &arguments);
+        let record = hex(&path);
+        for call in ["ip", "ip6", "name", "resolve", "cached", "path", "query"] {
+            assert!(said.contains(&format!("{call} {record}\n")), "{service:?} {mode} {call}: {said}");
+        }
+        let rest = "counters true\nof-endpoint true\nendpoint true\nof-port true\nendpoints 1\nmany 100\nsession 100\n";
+        assert!(said.starts_with("connect true\n") && said.ends_with(rest), "{service:?} {mode}: {said}");
+    }
+}
+
+/// The examples do what their description says.
+#[test]
+fn the_examples_find_paths() {
+    let lab = SUBNET.enter();
+    let [one, two] = lab.hosts(["H1", "H2"]);
+    let path = sa::path(&lab, one.lid, two.lid);
+    let prefix = Prefix::install("examples");
+    let build = |name: &str| prefix.build(&["cc", "-std=gnu11"], &format!("examples/{name}.c"), name);
+    let (resolve, connect) = (build("resolve"), build("connect_rc"));
+    let in_rust = rust_program("resolve");
+    let names = |host: &str, device: &str| format!("{host} {device} 1 default\n");
+    let _peer = lab.start_named(Program::Ours, "H2", "", &names("there", &two.device));
+    let wanted = format!(
+        "from LID {} to LID {}, SL {}, P_Key {:#06x}, MTU {}\n",
+        path.slid(),
+        path.dlid(),
+        path.sl(),
+        path.pkey(),
+        128 << (path.mtu() & 0x3f)
+    );
+    for service in [Program::Ours, Program::Stock] {
+        let _daemon = lab.start_named(service, "H1", "", &names("here", &one.device));
+        for arguments in [&["10.77.0.2"][..], &["fd77::2", "10.77.0.1"], &["there", "here"]] {
+            for program in [&resolve, &in_rust] {
+                assert_eq!(under_valgrind(&lab, &prefix, program, arguments), wanted, "{service:?} {arguments:?}");
+            }
+            let said = under_valgrind(&lab, &prefix, &connect, arguments);
+            let value = |name: &str| {
+                let word = said.split([' ', ',', '\n']).skip_while(|w| *w != name).nth(1);
+                word.and_then(|w| w.parse::<u32>().ok()).unwrap_or_else(|| panic!("no {name} in {said}"))
+            };
+            assert_eq!((value("port_num"), value("pkey_index")), (1, 0), "{said}");
+            assert_eq!((value("dlid"), value("sl")), (path.dlid().into(), path.sl().into()), "{said}");
+            assert_eq!(value("path_mtu"), u32::from(path.mtu() & 0x3f), "{said}");
+            // The device allows 16 of the peer's and 128 of its own, and says that it takes 2^16 * 4.096 us.
+            assert_eq!((value("max_dest_rd_atomic"), value("max_rd_atomic")), (16, 16), "{said}");
+            let lifetime = u32::from(path.packet_lifetime() & 0x3f);
+            assert_eq!(value("timeout"), (lifetime + 1).max(16) + 1, "{said}");
+            assert!(said.ends_with("UD    an address handle\n"), "{said}");
+        }
+        // There are no reliable connections on this subnet: its devices refuse the queue pair, and that is said.
+        let mut command = lab.exec("H1", &connect);
+        command.args(["-q", "7", "-p", "99", "10.77.0.2"]).env("LD_LIBRARY_PATH", prefix.libraries());
+        let output = run(&mut command);
+        let said = text(&output);
+        assert_eq!(output.status.code(), Some(1), "{said}");
+        assert!(said.contains("dest_qp_num 7, rq_psn 99,") && said.contains("ibv_create_qp: "), "{said}");
     }
 }
 
@@ -167,4 +269,48 @@ fn a_restarted_service_is_found_again() {
     }
     let error = client.resolve_ip(None, "10.77.0.2".parse().unwrap()).unwrap_err();
     assert!(error.to_string().contains("start the ibacm service"), "{error}");
+}
+
+/// Whatever a question names, the answers of services and of the subnet administrator are to it.
+#[test]
+fn answers_are_to_their_questions() {
+    let lab = WIDE.enter();
+    let hosts = lab.hosts(["H1", "H2"]);
+    let _peer = lab.ours("H2", "");
+    let by_default = |gid: Gid| {
+        let mut bytes = gid.0;
+        bytes[..8].copy_from_slice(&(0xfe80_u64 << 48).to_be_bytes());
+        Gid(bytes)
+    };
+    for service in [Program::Ours, Program::Stock] {
+        let _daemon = lab.start(service, "H1", "");
+        let client = client(&lab);
+        let [one, two] = hosts.each_ref().map(|h| (h.lid, sa::path(&lab, h.lid, h.lid).sgid()));
+        for (lid, gid) in [two, one] {
+            let mut questions = Vec::new();
+            for offset in [0, 1] {
+                let mut question = PathRecord::default();
+                question.set_dlid(lid + offset);
+                questions.push(question);
+                question.set_slid(one.0 + offset);
+                questions.push(question);
+                question.set_dgid(gid);
+                question.set_sgid(one.1);
+                questions.push(question);
+            }
+            for dgid in [gid, by_default(gid)] {
+                let mut question = PathRecord::default();
+                question.set_dgid(dgid);
+                question.set_sgid(one.1);
+                questions.push(question);
+            }
+            for question in questions {
+                for answer in [client.resolve_path(&question), client.query_path(&question)] {
+                    let found = answer.unwrap_or_else(|e| panic!("{service:?} {question:?}: {e}")).record;
+                    assert_eq!(found.dgid(), gid, "{service:?} {question:?}");
+                    assert!([0, found.dlid()].contains(&question.dlid()), "{service:?} {question:?}");
+                }
+            }
+        }
+    }
 }

@@ -1,10 +1,11 @@
 //! Destinations and sources: what they look like, and what they are asked for as.
 
-use std::net::{IpAddr, Ipv6Addr, ToSocketAddrs};
+use std::net::{IpAddr, Ipv6Addr};
+use std::time::Duration;
 
 use ibacm_wire::path::REVERSIBLE;
 use ibacm_wire::{Gid, PathRecord};
-use libibacm::{Address, Request};
+use libibacm::{Address, Request, look_up};
 
 use crate::cli::Format;
 use crate::expand::leading_number;
@@ -18,8 +19,9 @@ pub struct Destination {
     pub format: Format,
 }
 
-/// Finds what an argument is: an IP address, a name that the system has an address for, or a LID.
-pub fn identify(argument: &str, format: Format) -> Destination {
+/// Finds what an argument is: an IP address, a name that the system has an address for, or a LID. A name whose look-up
+/// takes longer than `limit` has none.
+pub fn identify(argument: &str, format: Format, limit: Duration) -> Destination {
     let as_it_is = |format| Destination { text: argument.to_owned(), format };
     if format != Format::Unspecified {
         return as_it_is(format);
@@ -27,7 +29,7 @@ pub fn identify(argument: &str, format: Format) -> Destination {
     if argument.parse::<IpAddr>().is_ok() {
         return as_it_is(Format::Ip);
     }
-    match (argument, 0).to_socket_addrs().ok().and_then(|mut found| found.next()) {
+    match look_up(argument, 0, limit).ok().and_then(|found| found.into_iter().next()) {
         Some(address) => Destination { text: ip_text(address.ip()), format: Format::Ip },
         None => as_it_is(Format::Lid),
     }
@@ -59,8 +61,8 @@ pub fn request(destination: &Destination, source: Option<&str>, cached_only: boo
             Ok(Request::Resolve { source: source.map(Address::Ip), destination: Address::Ip(to), cached_only })
         }
         Format::Name => Ok(Request::Resolve {
-            source: source.map(|s| Address::Name(s.to_owned())),
-            destination: Address::Name(text.to_owned()),
+            source: source.map(|s| Address::Name(s.into())),
+            destination: Address::Name(text.into()),
             cached_only,
         }),
         Format::Lid => {
@@ -111,14 +113,16 @@ pub fn ip6_text(ip: Ipv6Addr) -> String {
 mod tests {
     use super::*;
 
+    const LIMIT: Duration = Duration::from_secs(60);
+
     #[test]
     fn what_an_argument_is() {
-        let is = |argument: &str| identify(argument, Format::Unspecified).format;
+        let is = |argument: &str| identify(argument, Format::Unspecified, LIMIT).format;
         assert_eq!(is("10.0.0.1"), Format::Ip);
         assert_eq!(is("fd00::1"), Format::Ip);
         assert_eq!(is("no.such.name.invalid"), Format::Lid);
-        assert_eq!(identify("5", Format::Unspecified).text, "0.0.0.5", "as the resolver reads it");
-        assert_eq!(identify("10.0.0.1", Format::Name).format, Format::Name);
+        assert_eq!(identify("5", Format::Unspecified, LIMIT).text, "0.0.0.5", "as the resolver reads it");
+        assert_eq!(identify("10.0.0.1", Format::Name, LIMIT).format, Format::Name);
     }
 
     #[test]
@@ -130,7 +134,7 @@ mod tests {
 
     #[test]
     fn unfit_addresses() {
-        let ask = |to: &str, format, from| request(&identify(to, format), from, false).map(drop);
+        let ask = |to: &str, format, from| request(&identify(to, format, LIMIT), from, false).map(drop);
         assert_eq!(ask("x", Format::Ip, None), Err(Unfit::Destination));
         assert_eq!(ask("10.0.0.1", Format::Ip, Some("x")), Err(Unfit::Source));
         assert_eq!(ask("10.0.0.1", Format::Ip, Some("::1")), Err(Unfit::Families));

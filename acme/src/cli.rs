@@ -1,12 +1,14 @@
 //! The command line of queries and of writing files.
 
 use std::ffi::OsString;
+use std::ops::RangeInclusive;
 use std::time::Duration;
 
-use getopts::{Fail, HasArg, Matches, Occur, Options as Getopts, ParsingStyle};
+use getopts::{Fail, Matches, ParsingStyle};
 use ibacm::dirs;
 
 use crate::expand::leading_number;
+use crate::option_table;
 
 /// How long each answer may take where nothing is said: several times what a service with default options takes to
 /// give up, since it may have others to ask before.
@@ -96,42 +98,23 @@ pub enum Command {
     Help,
     /// To print the version.
     Version,
-    /// It is not understood: to print the usage. The text, if there is one, says why.
-    Usage(Option<String>),
+    /// It is not understood: to print the usage. The text says why.
+    Usage(String),
 }
 
 /// Understands a command line without its first word, `program`, which is named in errors.
 pub fn parse(program: &str, arguments: &[OsString]) -> Command {
-    let mut known = Getopts::new();
+    let mut known = option_table::parser(option_table::MAIN);
     // As getopt(3) has it.
-    known.parsing_style(match std::env::var_os("POSIXLY_CORRECT") {
-        Some(_) => ParsingStyle::StopAtFirstFree,
-        None => ParsingStyle::FloatingFrees,
-    });
-    for flag in ["v", "c", "V"] {
-        known.opt(flag, "", "", "", HasArg::No, Occur::Multi);
-    }
-    for valued in ["f", "s", "d", "D", "S", "C"] {
-        known.opt(valued, "", "", "", HasArg::Yes, Occur::Multi);
-    }
-    for maybe in ["e", "A", "O", "P"] {
-        known.opt(maybe, "", "", "", HasArg::Maybe, Occur::Multi);
-    }
-    for flag in ["json", "stats", "version"] {
-        known.opt("", flag, "", "", HasArg::No, Occur::Multi);
-    }
-    known.opt("h", "help", "", "", HasArg::No, Occur::Multi);
-    for valued in ["timeout", "parallel", "warmup"] {
-        known.opt("", valued, "", "", HasArg::Yes, Occur::Multi);
-    }
-    match known.parse(arguments) {
-        Err(fail) => Command::Usage(Some(complaint(program, &fail))),
+    let posix = std::env::var_os("POSIXLY_CORRECT").is_some();
+    known.parsing_style(if posix { ParsingStyle::StopAtFirstFree } else { ParsingStyle::FloatingFrees });
+    match known.parse(option_table::without_dashes(option_table::MAIN, arguments, posix)) {
+        Err(fail) => Command::Usage(complaint(program, &fail)),
         Ok(given) if given.opt_present("help") => Command::Help,
         Ok(given) if given.opt_present("version") => Command::Version,
-        Ok(given) => match options(&given) {
-            Ok(options) if options.is_complete() => Command::Run(Box::new(options)),
-            Ok(_) => Command::Usage(None),
-            Err(why) => Command::Usage(Some(format!("{program}: {why}"))),
+        Ok(given) => match options(&given).and_then(|options| options.complete(&given.free)) {
+            Ok(options) => Command::Run(Box::new(options)),
+            Err(why) => Command::Usage(format!("{program}: {why}")),
         },
     }
 }
@@ -151,22 +134,26 @@ fn complaint(program: &str, fail: &Fail) -> String {
 
 fn options(given: &Matches) -> Result<Options, String> {
     let last = |name: &str| given.opt_strs(name).pop();
-    let format = match last("f").as_deref().map(|f| f.chars().next()) {
-        None | Some(Some('u')) => Format::Unspecified,
-        Some(Some('i')) => Format::Ip,
-        Some(Some('n')) => Format::Name,
-        Some(Some('l')) => Format::Lid,
-        Some(Some('g')) => Format::Gid,
-        Some(_) => return Err("-f is one of i, n, l, g and u".to_owned()),
-    };
+    // The last one counts, but none may be wrong.
+    let mut format = Format::Unspecified;
+    for given in given.opt_strs("f") {
+        format = match given.chars().next() {
+            Some('u') => Format::Unspecified,
+            Some('i') => Format::Ip,
+            Some('n') => Format::Name,
+            Some('l') => Format::Lid,
+            Some('g') => Format::Gid,
+            _ => return Err("-f is one of i, n, l, g and u".to_owned()),
+        };
+    }
     let (perf, endpoint) = numbered(given);
     let file = |option: &str, default: &str| {
         let present = given.opt_present(option);
         present.then(|| OsString::from(last(option).unwrap_or_else(|| default.to_owned())))
     };
     let repetitions = last("C").map_or(1, |n| leading_number(&n));
-    let parallel = count(given, "parallel", MAX_PARALLEL)?;
-    let warmup = count(given, "warmup", u32::MAX)?;
+    let parallel = count(given, "parallel", 1..=MAX_PARALLEL)?;
+    let warmup = count(given, "warmup", 0..=u32::MAX)?;
     Ok(Options {
         destination: last("d"),
         source: last("s"),
@@ -185,7 +172,7 @@ fn options(given: &Matches) -> Result<Options, String> {
         json: given.opt_present("json"),
         limit: last("timeout").map_or(Ok(LIMIT), |text| seconds(&text))?,
         stats: given.opt_present("stats") || parallel.is_some() || warmup.is_some(),
-        parallel: parallel.unwrap_or(1).max(1),
+        parallel: parallel.unwrap_or(1),
         warmup: warmup.unwrap_or(0),
     })
 }
@@ -220,10 +207,11 @@ fn numbered(given: &Matches) -> (Option<Perf>, i32) {
     (perf, endpoint)
 }
 
-fn count(given: &Matches, name: &str, most: u32) -> Result<Option<u32>, String> {
+fn count(given: &Matches, name: &str, range: RangeInclusive<u32>) -> Result<Option<u32>, String> {
     let Some(text) = given.opt_strs(name).pop() else { return Ok(None) };
-    let number = text.parse().ok().filter(|n| *n <= most);
-    number.map(Some).ok_or_else(|| format!("--{name} is a number up to {most}, not '{text}'"))
+    let number = text.parse().ok().filter(|n| range.contains(n));
+    let (least, most) = range.into_inner();
+    number.map(Some).ok_or_else(|| format!("--{name} is a number from {least} to {most}, not '{text}'"))
 }
 
 /// A time limit in seconds, with a fraction if need be.
@@ -233,14 +221,30 @@ pub fn seconds(text: &str) -> Result<Duration, String> {
 }
 
 impl Options {
-    /// Whether it is said what to do, and nothing that has no use.
-    fn is_complete(&self) -> bool {
+    /// These, if they say what to do and nothing that has no use; `words` stand beside them.
+    fn complete(self, words: &[String]) -> Result<Options, String> {
         let by_address = self.perf == Some(Perf::Address);
         let files = self.addr_file.is_some() || self.opts_file.is_some();
-        if self.source.is_some() {
-            self.destination.is_some() || by_address
-        } else {
-            !by_address && (self.destination.is_some() || self.perf.is_some() || files || self.endpoints)
+        let asks = self.destination.is_some() || self.perf.is_some() || self.endpoints;
+        if by_address && self.source.is_none() {
+            return Err("-P s needs -s, which has the address of the endpoint".to_owned());
+        }
+        if self.source.is_some() && self.destination.is_none() && !by_address {
+            return Err("-s needs -d, or -P s".to_owned());
+        }
+        if self.stats && self.destination.is_none() {
+            return Err("--stats, --parallel and --warmup need -d, which has what to resolve".to_owned());
+        }
+        match words.first() {
+            _ if asks || files => Ok(self),
+            Some(word) if option_table::COMMANDS.iter().any(|(command, _)| command == word) => {
+                Err(format!("'{word}' has to be the first word"))
+            }
+            Some(word) => {
+                let commands: Vec<&str> = option_table::COMMANDS.iter().map(|(command, _)| *command).collect();
+                Err(format!("'{word}' is no command (there are: {})", commands.join(", ")))
+            }
+            None => Err("the options do not say what to do".to_owned()),
         }
     }
 }

@@ -14,7 +14,7 @@ fn run(line: &str) -> Options {
 
 fn usage(line: &str) -> String {
     match parsed(line) {
-        Command::Usage(why) => why.unwrap_or_default(),
+        Command::Usage(why) => why,
         other => panic!("{line}: {other:?}"),
     }
 }
@@ -48,6 +48,21 @@ fn values_stand_glued_or_apart() {
     assert_eq!(options.destination.as_deref(), Some("10.0.0.1"));
     assert_eq!(options.source.as_deref(), Some("b"), "the last one holds");
     assert_eq!(run("-d x -C -5").repetitions, -5);
+    // A dash alone is no value unless it is glued.
+    for (line, perf, endpoint) in [
+        ("-P 2 -e -", Some(Perf::Endpoint), 2),
+        ("-e 2 -P -", Some(Perf::Row), 2),
+        ("-e - 2", None, 0),
+        ("-e 2 -ve - 3", None, 2),
+        ("-e 2 -e-", None, 0),
+        ("-e -- -", None, 0),
+    ] {
+        let options = run(line);
+        assert_eq!((options.perf, options.endpoint), (perf, endpoint), "{line}");
+    }
+    assert_eq!(run("-O - -D x").opts_file.as_deref(), Some("ibacm_opts.cfg".as_ref()));
+    assert_eq!(run("-O- -D x").opts_file.as_deref(), Some("-".as_ref()));
+    assert_eq!(run("-d -").destination.as_deref(), Some("-"));
     assert_eq!(run("-A").addr_file.as_deref(), Some("ibacm_addr.cfg".as_ref()));
     assert_eq!(run("-A a -Ob").addr_file.as_deref(), Some("a".as_ref()));
     assert_eq!(run("-A a -Ob").opts_file.as_deref(), Some("b".as_ref()));
@@ -55,8 +70,21 @@ fn values_stand_glued_or_apart() {
 
 #[test]
 fn what_is_missing_or_useless_is_said() {
-    for line in ["", "-v", "-s x", "-s x -A", "-P s", "-P s -d x", "check"] {
-        assert_eq!(usage(line), "", "{line}");
+    for (line, why) in [
+        ("", "the options do not say what to do"),
+        ("-v", "the options do not say what to do"),
+        ("-s x", "-s needs -d, or -P s"),
+        ("-s x -A", "-s needs -d, or -P s"),
+        ("-s x -P", "-s needs -d, or -P s"),
+        ("-P s", "-P s needs -s, which has the address of the endpoint"),
+        ("-P s -d x", "-P s needs -s, which has the address of the endpoint"),
+        ("foo", "'foo' is no command (there are: check, completions)"),
+        ("-v check", "'check' has to be the first word"),
+        ("-P --stats", "--stats, --parallel and --warmup need -d, which has what to resolve"),
+        ("-e --parallel 4", "--stats, --parallel and --warmup need -d, which has what to resolve"),
+        ("-A --warmup 0", "--stats, --parallel and --warmup need -d, which has what to resolve"),
+    ] {
+        assert_eq!(usage(line), format!("ib_acme: {why}"), "{line}");
     }
     assert_eq!(usage("-x"), "ib_acme: invalid option -- 'x'");
     assert_eq!(usage("-d"), "ib_acme: option requires an argument -- 'd'");
@@ -64,7 +92,8 @@ fn what_is_missing_or_useless_is_said() {
     assert!(usage("-f x -d y").contains("-f is one of"));
     assert!(usage("-d x --timeout 0").contains("--timeout is"));
     assert!(usage("-d x --timeout nan").contains("--timeout is"));
-    assert!(usage("-d x --parallel 5000").contains("--parallel is"));
+    assert_eq!(usage("-d x --parallel 5000"), "ib_acme: --parallel is a number from 1 to 4096, not '5000'");
+    assert!(usage("-d x --parallel 0").contains("--parallel is") && usage("-d x --warmup -1").contains("--warmup is"));
 }
 
 #[test]

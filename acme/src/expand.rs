@@ -2,8 +2,12 @@
 
 use std::fmt;
 
-/// The most items that one list may have.
+/// The most items that one list may have, or several that are given together.
 pub const MAX_ITEMS: usize = 1 << 20;
+/// The longest item of a list in bytes, where rdma-core's utility cuts it too.
+const MAX_ITEM: usize = 255;
+/// The widest number that makes a difference: of anything wider nothing but zeros is left by the cut.
+const MAX_WIDTH: usize = 512;
 
 /// Why a list cannot be used.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -39,14 +43,25 @@ pub fn expand(text: &str) -> Result<Vec<String>, Unusable> {
             None => (leading_number(range), leading_number(range), range.len()),
         };
         // As wide as the first number was written.
+        let width = width.min(MAX_WIDTH);
         for number in from..=to {
             if items.len() >= MAX_ITEMS {
                 return Err(Unusable::TooLong);
             }
-            items.push(format!("{base}{number:0width$}"));
+            items.push(if base.len() < MAX_ITEM {
+                cut(&format!("{base}{number:0width$}")).to_owned()
+            } else {
+                cut(base).to_owned()
+            });
         }
     }
     if items.is_empty() { Err(Unusable::Empty) } else { Ok(items) }
+}
+
+/// As much of an item as is used. Text without brackets is no list, and is used as it is.
+fn cut(text: &str) -> &str {
+    // Whole characters alone are text.
+    &text[..text.floor_char_boundary(MAX_ITEM)]
 }
 
 /// The number that a text starts with, as C's `atoi` reads it: 0 if there is none. What does not fit is cut as there.
@@ -92,8 +107,24 @@ mod tests {
         assert_eq!(shown(""), "Empty");
         assert_eq!(shown("["), "Empty");
         assert_eq!(shown("x[0-99999999]"), "TooLong");
-        assert_eq!(shown("x[-2]"), "x0 x1 x2");
+        assert_eq!(shown("x[-2]"), "x-2 x-1 x0 x1 x2", "from the number to what follows its sign");
         assert_eq!(shown("x[2147483647-2147483647]"), "x2147483647");
+    }
+
+    #[test]
+    fn items_have_255_bytes_at_most() {
+        let zeros = "0".repeat(70_000);
+        let wide = expand(&format!("x[{zeros}1-2]")).unwrap();
+        assert_eq!(wide, ["x".to_owned() + &"0".repeat(254), "x".to_owned() + &"0".repeat(254)]);
+        let long = "y".repeat(120_000);
+        let items = expand(&format!("{long}[0-1048575]")).unwrap();
+        assert!(items.len() == MAX_ITEMS && items.iter().all(|item| item.capacity() <= 255));
+        let characters = "\u{e9}".repeat(126);
+        assert_eq!(expand(&format!("{characters}[7-8]")).unwrap(), [7, 8].map(|n| format!("{characters}{n}")));
+        assert_eq!(expand(&format!("{characters}\u{e9}\u{e9}[7]")).unwrap(), [format!("{characters}\u{e9}")]);
+        assert_eq!(expand(&format!("z[{}5]", " ".repeat(250))).unwrap()[0].len(), 252);
+        assert_eq!(expand(&format!("z[{}5]", " ".repeat(254))).unwrap(), [format!("z{}", "0".repeat(254))]);
+        assert_eq!(expand(&long), Ok(vec![long.clone()]), "this is no list");
     }
 
     #[test]

@@ -2,14 +2,16 @@
 
 use std::ffi::OsStr;
 use std::fmt::Write as _;
-use std::io;
+use std::fs::{File, OpenOptions};
+use std::io::{self, Write as _};
+use std::os::unix::fs::DirBuilderExt as _;
 use std::path::{Path, PathBuf};
 
 use ibacm::addrfile::{AddrEntry, IbPort, default_entries};
 use ibacm::verbs::{self, LINK_LAYER_INFINIBAND, LINK_LAYER_UNSPECIFIED, PORT_ACTIVE};
 
 use crate::cli::Options;
-use crate::fault::{Outcome, strerror};
+use crate::fault::{Fault, strerror};
 use crate::out::Out;
 use crate::say;
 
@@ -51,44 +53,43 @@ const ADDRESSES: &str = "\
 ";
 
 /// Writes the address file.
-pub fn addresses(out: &mut Out, options: &Options, file: &OsStr) -> Outcome {
+pub fn addresses(out: &mut Out, options: &Options, file: &OsStr) -> Result<(), Fault> {
     announce(out, options, file);
     // What is there stays where nothing better can be written.
-    if let Err(e) = prepare(out, &options.directory) {
-        say!(out, "Failed to open address configuration file: {}", text(&e));
-        return Outcome::FAILED;
-    }
+    prepare(out, "address", &options.directory)?;
     let entries = match names() {
         Ok(entries) => entries,
         Err(e) => {
             say!(out, "ibv_get_device_list - no devices present?");
-            out.advise(format_args!(
-                "the RDMA devices cannot be listed: {e}; is the kernel's module ib_uverbs loaded?"
-            ));
-            return Outcome::FAILED;
+            let errno = e.raw_os_error().unwrap_or(libc::ENODEV);
+            let text = format!("the RDMA devices cannot be listed: {e}");
+            let fault = Fault::local(errno, &text, "look whether the kernel's module ib_uverbs is loaded");
+            out.advise(format_args!("{}: {}", fault.text, fault.advice));
+            return Err(fault);
         }
     };
     let mut contents = ADDRESSES.to_owned();
     for entry in &entries {
-        if options.verbose {
-            say!(out, "{entry}");
-        }
         let _ = writeln!(contents, "{entry}");
     }
-    if entries.is_empty() {
+    let keep = entries.is_empty();
+    if write(out, "address", options, file, &contents, keep)? == Written::Kept {
+        let place = place(options, file);
+        out.advise(format_args!("no InfiniBand device is there: {} stays as it was", place.display()));
+    } else if keep {
         out.advise(format_args!("no InfiniBand device is there, so that the file has no names"));
     }
-    write(out, "address", &place(options, file), &contents)
+    if options.verbose {
+        entries.iter().for_each(|entry| say!(out, "{entry}"));
+    }
+    Ok(())
 }
 
 /// Writes the options file.
-pub fn options(out: &mut Out, options: &Options, file: &OsStr) -> Outcome {
+pub fn options(out: &mut Out, options: &Options, file: &OsStr) -> Result<(), Fault> {
     announce(out, options, file);
-    if let Err(e) = prepare(out, &options.directory) {
-        say!(out, "Failed to open option configuration file: {}", text(&e));
-        return Outcome::FAILED;
-    }
-    write(out, "option", &place(options, file), &options_file())
+    prepare(out, "option", &options.directory)?;
+    write(out, "option", options, file, &options_file(), false).map(drop)
 }
 
 /// The options file: the sample with the defaults of this build, those in force that need not stay open.
@@ -112,7 +113,7 @@ fn options_file() -> String {
 fn names() -> io::Result<Vec<AddrEntry>> {
     let host = ibacm::lifecycle::hostname()?;
     let mut ports = Vec::new();
-    for device in verbs::devices()? {
+    for device in verbs::known_devices()? {
         let Ok(context) = device.open() else { continue };
         for port in 1..=context.phys_port_cnt() {
             let Ok(attr) = context.query_port(port) else { continue };
@@ -131,14 +132,15 @@ fn announce(out: &mut Out, options: &Options, file: &OsStr) {
     }
 }
 
-/// Makes the directory if it is missing, but not those above it.
-fn prepare(out: &mut Out, directory: &OsStr) -> io::Result<()> {
-    let made = std::fs::create_dir(directory);
+/// Makes the directory for a file if it is missing, but not those above it.
+fn prepare(out: &mut Out, what: &str, directory: &OsStr) -> Result<(), Fault> {
+    // Whatever the umask allows beyond that: services read what is in it.
+    let made = std::fs::DirBuilder::new().mode(0o755).create(directory);
     let there = std::fs::metadata(directory).and_then(|m| if m.is_dir() { Ok(()) } else { Err(not_a_directory()) });
     there.map_err(|e| {
         let e = made.err().filter(|made| made.kind() != io::ErrorKind::AlreadyExists).unwrap_or(e);
         say!(out, "Failed to open directory {}: {}", directory.display(), text(&e));
-        e
+        failed(out, "open", what, Path::new(directory), &e)
     })
 }
 
@@ -146,19 +148,60 @@ fn not_a_directory() -> io::Error {
     io::Error::from_raw_os_error(libc::ENOTDIR)
 }
 
-fn place(options: &Options, file: &OsStr) -> PathBuf {
+/// Where a file is to be.
+pub fn place(options: &Options, file: &OsStr) -> PathBuf {
     Path::new(&options.directory).join(file)
 }
 
-fn write(out: &mut Out, what: &str, path: &Path, contents: &str) -> Outcome {
-    match std::fs::write(path, contents) {
-        Ok(()) => Outcome::GOOD,
-        Err(e) => {
-            say!(out, "Failed to open {what} configuration file: {}", text(&e));
-            out.advise(format_args!("{}: {}; -D names another directory", path.display(), text(&e)));
-            Outcome::FAILED
+/// What has become of a file.
+#[derive(PartialEq, Eq)]
+enum Written {
+    New,
+    /// It was there.
+    Kept,
+}
+
+/// Writes a file; with `keep` only if it is not there.
+fn write(
+    out: &mut Out,
+    what: &str,
+    options: &Options,
+    file: &OsStr,
+    contents: &str,
+    keep: bool,
+) -> Result<Written, Fault> {
+    let path = place(options, file);
+    // Without a name that is the directory, but it is a file that is missing.
+    if file.is_empty() {
+        return Err(failed(out, "open", what, &path, &io::Error::from_raw_os_error(libc::ENOENT)));
+    }
+    if keep {
+        // One that could not have been written is a failure, whether there was something to write or not.
+        match OpenOptions::new().write(true).open(&path) {
+            Ok(_) => return Ok(Written::Kept),
+            Err(e) if e.kind() == io::ErrorKind::NotFound => {}
+            Err(e) => return Err(failed(out, "open", what, &path, &e)),
         }
     }
+    let mut file = File::create(&path).map_err(|e| failed(out, "open", what, &path, &e))?;
+    file.write_all(contents.as_bytes()).map_err(|e| failed(out, "write", what, &path, &e))?;
+    Ok(Written::New)
+}
+
+/// Says why there is no file.
+fn failed(out: &mut Out, verb: &str, what: &str, path: &Path, e: &io::Error) -> Fault {
+    say!(out, "Failed to {verb} {what} configuration file: {}", text(e));
+    let above = path.parent().is_some_and(|p| p.as_os_str().is_empty() || p.is_dir());
+    let advice = match e.kind() {
+        io::ErrorKind::NotFound if !above => "make the directories above it first (mkdir -p), or name another with -D",
+        io::ErrorKind::PermissionDenied => "be root, or name another directory with -D",
+        io::ErrorKind::StorageFull => "make room, or name another directory with -D",
+        _ => "name another directory with -D",
+    };
+    let why = format!("{}: {}", path.display(), text(e));
+    let fault = Fault::local(e.raw_os_error().unwrap_or(libc::EIO), &why, advice);
+    out.advise(format_args!("{}: {}", fault.text, fault.advice));
+    fault
 }
 
 fn text(e: &io::Error) -> String {

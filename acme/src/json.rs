@@ -2,6 +2,8 @@
 
 use std::fmt;
 
+use crate::out::harms;
+
 /// A value. Objects keep the order of their members.
 #[derive(Clone, PartialEq, Debug)]
 pub enum Json {
@@ -134,7 +136,8 @@ fn text(f: &mut fmt::Formatter<'_>, value: &str) -> fmt::Result {
             '\\' => f.write_str("\\\\")?,
             '\n' => f.write_str("\\n")?,
             '\t' => f.write_str("\\t")?,
-            c if u32::from(c) < 0x20 || c == '\u{7f}' => write!(f, "\\u{:04x}", u32::from(c))?,
+            // Of these all are in the first plane, so that four digits are enough.
+            c if harms(c) => write!(f, "\\u{:04x}", u32::from(c))?,
             c => write!(f, "{c}")?,
         }
     }
@@ -148,7 +151,7 @@ mod tests {
     #[test]
     fn documents_are_written_as_the_standard_has_them() {
         let document = Json::Object(vec![
-            ("name", "a\"\\\n\u{1}é".into()),
+            ("name", "a\"\\\n\u{1}é\u{7f}\u{9b}\u{202e}".into()),
             ("none", Json::Null),
             ("list", [1u8, 2].into_iter().collect()),
             ("empty", Json::List(Vec::new())),
@@ -156,7 +159,7 @@ mod tests {
             ("not", Json::Real(f64::NAN)),
             ("inner", Json::Object(vec![("yes", true.into())])),
         ]);
-        let wanted = "{\n  \"name\": \"a\\\"\\\\\\n\\u0001é\",\n  \"none\": null,\n  \"list\": [\n    1,\n    2\n  ],\n  \
+        let wanted = "{\n  \"name\": \"a\\\"\\\\\\n\\u0001é\\u007f\\u009b\\u202e\",\n  \"none\": null,\n  \"list\": [\n    1,\n    2\n  ],\n  \
                       \"empty\": [],\n  \"real\": 1.5,\n  \"not\": null,\n  \"inner\": {\n    \"yes\": true\n  }\n}";
         assert_eq!(document.to_string(), wanted);
     }

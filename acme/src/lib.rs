@@ -8,11 +8,17 @@ pub mod address;
 pub mod advice;
 pub mod check;
 pub mod cli;
+pub mod completions;
+pub mod connections;
+pub mod document;
+pub mod endpoints;
 pub mod expand;
 pub mod fault;
 pub mod generate;
+pub mod histogram;
 pub mod json;
 pub mod measure;
+pub mod option_table;
 pub mod out;
 pub mod path;
 pub mod progress;
@@ -27,6 +33,8 @@ use std::io::Write;
 use std::process::ExitCode;
 
 use cli::Command;
+use document::Document;
+use fault::Fault;
 
 /// The program.
 pub fn main() -> ExitCode {
@@ -36,7 +44,7 @@ pub fn main() -> ExitCode {
     if let Some((first, rest)) = arguments.split_first() {
         match first.to_str() {
             Some("check") => return check::main(rest),
-            Some("completions") => return ExitCode::FAILURE,
+            Some("completions") => return completions::main(rest),
             _ => {}
         }
     }
@@ -52,10 +60,15 @@ pub fn main() -> ExitCode {
             0
         }
         Command::Usage(why) => {
-            if let Some(why) = why {
-                let _ = writeln!(std::io::stderr(), "{why}");
+            let _ = writeln!(std::io::stderr(), "{why}");
+            // Whoever wants a document gets one.
+            if arguments.iter().take_while(|word| *word != "--").any(|word| word == "--json") {
+                let why = why.strip_prefix(&format!("{program}: ")).unwrap_or(&why);
+                let fault = Fault::local(libc::EINVAL, why, &format!("{program} --help lists the options"));
+                out.document(&Document::failed(fault).json(1));
+            } else {
+                out.write_fmt(format_args!("{}", usage::usage(&program)));
             }
-            out.write_fmt(format_args!("{}", usage::usage(&program)));
             1
         }
     };

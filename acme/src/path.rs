@@ -47,6 +47,7 @@ pub fn json(path: &PathRecord) -> Json {
         ("mtu", (path.mtu() & 0x3f).into()),
         ("rate", (path.rate() & 0x3f).into()),
         ("packet_lifetime", (path.packet_lifetime() & 0x3f).into()),
-        ("service_id", path.service_id().into()),
+        // Readers that keep numbers as floating point would lose some of its 64 bits.
+        ("service_id", Json::Text(format!("0x{:016x}", path.service_id()))),
     ])
 }

@@ -6,6 +6,7 @@ use libibacm::{Address, Client, Error, Path, Reply, Request};
 use crate::address::{self, Destination, ip_text};
 use crate::advice;
 use crate::cli::{Format, Options};
+use crate::document::Answers;
 use crate::expand::expand;
 use crate::fault::{Fault, Outcome};
 use crate::json::Json;
@@ -25,14 +26,8 @@ struct Lookup {
     report: Option<Report>,
 }
 
-/// Asks for every path, prints what comes, and adds it to `document`.
-pub fn resolve(
-    out: &mut Out,
-    name: &str,
-    client: &Client,
-    options: &Options,
-    document: &mut Vec<(&'static str, Json)>,
-) -> Outcome {
+/// Asks for every path, prints what comes, and adds it to `answers`.
+pub fn resolve(out: &mut Out, name: &str, client: &Client, options: &Options, answers: &mut Answers) -> Outcome {
     let argument = options.destination.as_deref().unwrap_or_default();
     let list = |argument: &str| expand(argument).map_err(|e| (argument.to_owned(), e));
     let destinations = list(argument);
@@ -43,35 +38,41 @@ pub fn resolve(
             let which = if text == argument { "destination" } else { "source" };
             say!(out, "Unable to parse {which} argument");
             let fault = Fault::local(libc::EINVAL, &format!("-{} '{text}': {e}", &which[..1]), "correct the list");
-            out.advise(format_args!("{}", fault.text));
-            document.push(("error", fault.json()));
+            out.advise(format_args!("{}: {}", fault.text, fault.advice));
+            answers.failed("lookups", &fault);
             return Outcome::FAILED;
         }
     };
     say!(out, "Service: {name}");
-    let mut progress = Progress::new(destinations.len());
+    let mut progress = Progress::new(out, destinations.len());
     let mut outcome = Outcome::GOOD;
     let mut lookups = Vec::new();
     for (i, argument) in destinations.iter().enumerate() {
-        progress.show(out, i, argument);
-        let destination = address::identify(argument, options.format);
+        progress.at(i, argument);
+        // A name may have to be looked up.
+        progress.wait(out);
+        let destination = address::identify(argument, options.format, options.limit);
         let sources = sources.as_ref().map_or(vec![None], |s| s.iter().map(|s| Some(s.as_str())).collect());
         for source in sources {
-            let lookup = look_up(out, client, options, &destination, source);
+            let lookup = look_up(out, &mut progress, client, options, &destination, source);
             let good = lookup.result.is_ok() && !matches!(lookup.verification, Some(Err(_)));
-            outcome = outcome.then(if good { Outcome::GOOD } else { Outcome::FAILED });
+            if !good {
+                outcome = Outcome::FAILED;
+                progress.failed();
+            }
             if options.json {
                 lookups.push(lookup.json(argument, options.verify));
             }
         }
     }
     progress.end(out);
-    document.push(("lookups", Json::List(lookups)));
+    answers.list("lookups", lookups);
     outcome
 }
 
 fn look_up(
     out: &mut Out,
+    progress: &mut Progress,
     client: &Client,
     options: &Options,
     destination: &Destination,
@@ -82,6 +83,7 @@ fn look_up(
         say!(out, "Source: {source}");
     }
     out.flush();
+    progress.wait(out);
     let mut lookup = Lookup {
         destination: destination.clone(),
         source: source.map(str::to_owned),
@@ -91,20 +93,27 @@ fn look_up(
     };
     match address::request(destination, source, options.cached_only) {
         Err(unfit) => {
-            let (line, fault) = advice::unfit(unfit, destination, source);
+            let (line, fault) = advice::unfit(unfit, destination, source, options);
             // It cannot become better, but scripts may count.
-            (0..options.repetitions.min(1000)).for_each(|_| say!(out, "{line}"));
+            let count = if options.json { 0 } else { options.repetitions };
+            (0..count).for_each(|_| say!(out, "{line}"));
             out.advise(format_args!("{}: {}", fault.text, fault.advice));
             lookup.result = Err(fault);
         }
-        Ok(request) if options.repetitions > 0 => ask(out, client, options, &request, &mut lookup),
-        Ok(_) => {}
+        Ok(request) if options.repetitions > 0 => {
+            if let Some(note) = advice::misread(destination, source) {
+                out.advise(format_args!("{note}"));
+            }
+            ask(out, client, options, &request, &mut lookup);
+        }
+        Ok(_) => out.advise(format_args!("nothing was asked: give -C a number above 0")),
     }
     if let Ok(path) = &lookup.result {
         path::show(out, &path.record);
         if options.verify {
             out.flush();
-            lookup.verification = Some(verify(out, client, &path.record));
+            progress.wait(out);
+            lookup.verification = Some(verify(out, client, destination, &path.record));
         }
     }
     if let Some(report) = &lookup.report {
@@ -120,7 +129,7 @@ fn ask(out: &mut Out, client: &Client, options: &Options, request: &Request, loo
     // Scripts that repeat look-ups get what they always got.
     if options.stats || (repetitions > 1 && (options.json || out.is_terminal())) {
         let (last, report) = measure::measure(out, client, options, request);
-        lookup.result = last.and_then(into_path).map_err(|e| failed(out, client, lookup, &e, true));
+        lookup.result = last.and_then(into_path).map_err(|e| failed(out, client, options, lookup, &e, true));
         lookup.report = Some(report);
         return;
     }
@@ -130,45 +139,56 @@ fn ask(out: &mut Out, client: &Client, options: &Options, request: &Request, loo
         lookup.result = match answer.and_then(into_path) {
             Ok(path) => {
                 if let Some(source) = path.source.as_ref().filter(|_| repetitions == 1) {
-                    say!(out, "Source: {}", address_text(source));
+                    out.write_fmt(format_args!("Source: "));
+                    match source {
+                        Address::Name(name) => out.name(name),
+                        Address::Ip(ip) => out.write_fmt(format_args!("{}", ip_text(*ip))),
+                    }
+                    say!(out, "");
                 }
                 Ok(path)
             }
-            Err(e) => Err(failed(out, client, lookup, &e, i == 0)),
+            Err(e) => Err(failed(out, client, options, lookup, &e, i == 0)),
         };
     }
 }
 
 /// Says what failed, with advice for the first of several repetitions.
-fn failed(out: &mut Out, client: &Client, lookup: &Lookup, e: &Error, first: bool) -> Fault {
+fn failed(out: &mut Out, client: &Client, options: &Options, lookup: &Lookup, e: &Error, first: bool) -> Fault {
     let call = match lookup.destination.format {
         Format::Ip | Format::Unspecified => "ib_acm_resolve_ip",
         Format::Name => "ib_acm_resolve_name",
         Format::Lid | Format::Gid => "ib_acm_resolve_path",
     };
-    let fault = Fault::of(e);
-    let fault = match advice::refused(client, &lookup.destination, lookup.source.as_deref(), e) {
-        Some(advice) => fault.advising(advice),
-        None => fault,
-    };
+    let mut fault = Fault::of(e);
+    if matches!((e, lookup.destination.format), (Error::Request(_), Format::Lid | Format::Gid)) {
+        // LID 0 or GID ::, which need not be asked for: in the words in which services refuse them.
+        fault.errno = libc::EADDRNOTAVAIL;
+    }
     say!(out, "{call} failed: {}", fault.strerror());
     if first {
+        if let Some(advice) = advice::refused(client, &lookup.destination, lookup.source.as_deref(), options, e) {
+            fault = fault.advising(advice);
+        }
         out.advise(format_args!("{}: {}: {}", lookup.destination.text, fault.text, fault.advice));
     }
     fault
 }
 
 /// Whether the subnet administrator has the path too.
-fn verify(out: &mut Out, client: &Client, record: &PathRecord) -> Result<PathRecord, Fault> {
+fn verify(out: &mut Out, client: &Client, destination: &Destination, record: &PathRecord) -> Result<PathRecord, Fault> {
     match client.query_path(record) {
         Ok(path) => {
             say!(out, "SA verification: success");
             Ok(path.record)
         }
         Err(e) => {
-            let fault = Fault::of(&e);
+            let mut fault = Fault::of(&e);
+            if let Some(advice) = advice::unconfirmed(destination, &e) {
+                fault = fault.advising(advice);
+            }
             say!(out, "SA verification: failed {}", fault.strerror());
-            out.advise(format_args!("the subnet administrator does not confirm the path: {}", fault.text));
+            out.advise(format_args!("the path is not confirmed: {}: {}", fault.text, fault.advice));
             Err(fault)
         }
     }
@@ -184,7 +204,7 @@ fn into_path(reply: Reply) -> Result<Path, Error> {
 
 fn address_text(address: &Address) -> String {
     match address {
-        Address::Name(name) => name.clone(),
+        Address::Name(name) => name.to_string(),
         Address::Ip(ip) => ip_text(*ip),
     }
 }

@@ -14,6 +14,14 @@ pub fn default_socket() -> PathBuf {
     Path::new(dirs::RUN).join("ibacm-unix.sock")
 }
 
+/// Whether the file that should have the port's number has something else, where a host is asked.
+pub fn has_unreadable_port(name: &str) -> bool {
+    // As fscanf(3) reads a number.
+    let number =
+        |text: &str| text.trim_start().trim_start_matches(['+', '-']).starts_with(|c: char| c.is_ascii_digit());
+    !name.starts_with('/') && std::fs::read(ACME_PORT_FILE).is_ok_and(|text| !number(&String::from_utf8_lossy(&text)))
+}
+
 /// Connects to a service: the path of a socket file, or a host.
 ///
 /// The error is the exit status and why.
@@ -43,7 +51,7 @@ fn unknown_host(name: &str, e: &io::Error) -> (i32, Fault) {
     let fault = Fault::local(
         errno,
         &format!("no address for '{name}': {e}"),
-        "a service is the path of its socket file, starting with '/', or a host that this one knows",
+        "a service is the path of its socket file, with a '/' in it, or a host that this one knows",
     );
     // The number of EAI_NONAME.
     (-2, fault)

@@ -1,17 +1,20 @@
 //! Calls that wait for their answers.
 
 use std::collections::HashMap;
+use std::io;
 use std::net::IpAddr;
-use std::sync::{Condvar, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use ibacm_wire::PathRecord;
 use ibacm_wire::client::Status;
 
-use crate::error::{Error, Violation};
+use crate::error::{During, Error, Violation};
 use crate::message::{Address, Counters, Endpoint, Path, Reply, Request, Scope};
+use crate::per_process::PerProcess;
+use crate::process;
 use crate::session::{Session, Ticket};
-use crate::sys;
+use crate::sys::{self, Uncancelled};
 use crate::target::Target;
 
 /// How long a thread waits before it looks again: another one may have replaced the connection.
@@ -25,31 +28,31 @@ const BATCH: usize = 256;
 pub struct Client {
     target: Target,
     limit: Duration,
-    node: Node,
+    nodes: PerProcess<Node>,
 }
 
 /// What belongs to one process. A lock that another thread held when the process was forked is never released in the
 /// child, so that the child has its own.
 struct Node {
-    pid: u32,
+    process: u64,
     state: Mutex<State>,
     changed: Condvar,
-    child: OnceLock<Box<Node>>,
 }
 
 struct State {
     session: Session,
     /// Whether a thread is waiting at the descriptor, for all.
     watched: bool,
+    /// How many threads wait for that one.
+    others: usize,
 }
 
 impl Node {
     fn new(target: &Target) -> Node {
         Node {
-            pid: std::process::id(),
-            state: Mutex::new(State { session: Session::new(target.clone()), watched: false }),
+            process: process::id(),
+            state: Mutex::new(State { session: Session::new(target.clone()), watched: false, others: 0 }),
             changed: Condvar::new(),
-            child: OnceLock::new(),
         }
     }
 
@@ -61,7 +64,10 @@ impl Node {
     /// descriptor, the others until it is back.
     fn wait<'a>(&'a self, mut state: MutexGuard<'a, State>, patience: Duration) -> MutexGuard<'a, State> {
         if state.watched {
-            return self.changed.wait_timeout(state, SLICE).unwrap_or_else(PoisonError::into_inner).0;
+            state.others += 1;
+            state = self.changed.wait_timeout(state, SLICE).unwrap_or_else(PoisonError::into_inner).0;
+            state.others -= 1;
+            return state;
         }
         state.watched = true;
         let (fd, write) = (state.session.fd(), state.session.wants_write());
@@ -69,8 +75,15 @@ impl Node {
         sys::wait(fd, write, patience.min(SLICE));
         state = self.lock();
         state.watched = false;
-        self.changed.notify_all();
+        self.wake(state.others);
         state
+    }
+
+    /// Wakes the threads that wait for another one, where there are any.
+    fn wake(&self, others: usize) {
+        if others > 0 {
+            self.changed.notify_all();
+        }
     }
 }
 
@@ -86,8 +99,7 @@ impl Client {
 
     /// A client of the service at `target`. It connects at the first call.
     pub fn new(target: Target) -> Client {
-        let node = Node::new(&target);
-        Client { target, limit: Client::LIMIT, node }
+        Client { target, limit: Client::LIMIT, nodes: PerProcess::new() }
     }
 
     /// The same with another time limit for each call.
@@ -109,14 +121,14 @@ impl Client {
     ///
     /// A failure is [`Error::Transport`] with what the system said, or [`Error::TimedOut`].
     pub fn connect(&self) -> Result<(), Error> {
+        let _whole = Uncancelled::new();
         let deadline = self.deadline();
         let node = self.node();
         let mut state = node.lock();
         loop {
             if let Some(result) = state.session.reach(deadline) {
-                drop(state);
                 // It may be others' connection too.
-                node.changed.notify_all();
+                node.wake(state.others);
                 return result;
             }
             state = node.wait(state, deadline.saturating_duration_since(Instant::now()));
@@ -125,7 +137,7 @@ impl Client {
 
     /// The path to a name.
     pub fn resolve_name(&self, source: Option<&str>, destination: &str) -> Result<Path, Error> {
-        let name = |n: &str| Address::Name(n.to_owned());
+        let name = |n: &str| Address::Name(n.into());
         self.resolve(source.map(name), name(destination))
     }
 
@@ -202,16 +214,31 @@ impl Client {
     }
 
     /// Any requests, likewise.
+    ///
+    /// `each` may fork. In the child, what the parent has asked has no answer: it fails with `ECANCELED`.
     pub fn many(&self, requests: impl IntoIterator<Item = Request>, mut each: impl FnMut(usize, Result<Reply, Error>)) {
+        let _whole = Uncancelled::new();
         let deadline = self.deadline();
-        let node = self.node();
+        // Whatever happens to requests, nobody waits longer than this.
+        let end = deadline.checked_add(SLICE);
+        let mut node = self.node();
         let mut requests = requests.into_iter().fuse().enumerate();
+        let mut next = Vec::new();
         let mut open: HashMap<Ticket, usize> = HashMap::new();
-        let mut state = node.lock();
         loop {
+            // The caller's code runs without the lock.
+            next.extend(requests.by_ref().take(BATCH.saturating_sub(open.len() + next.len())));
+            if next.is_empty() && open.is_empty() {
+                return;
+            }
+            if node.process != process::id() {
+                node = self.node();
+                open.drain().for_each(|(_, i)| each(i, Err(forked())));
+                continue;
+            }
+            let mut state = node.lock();
             let mut results = Vec::new();
-            while open.len() < BATCH {
-                let Some((i, request)) = requests.next() else { break };
+            for (i, request) in next.drain(..) {
                 match state.session.submit(request, deadline) {
                     Ok(ticket) => drop(open.insert(ticket, i)),
                     Err(e) => results.push((i, Err(e))),
@@ -220,19 +247,18 @@ impl Client {
             state.session.on_ready();
             let mine = state.session.results(|t| open.contains_key(&t));
             results.extend(mine.into_iter().filter_map(|(t, result)| Some((open.remove(&t)?, result))));
-            if !results.is_empty() {
-                drop(state);
-                // What came may be for others too.
-                node.changed.notify_all();
-                results.into_iter().for_each(|(i, result)| each(i, result));
-                state = node.lock();
+            if results.is_empty() && end.is_some_and(|at| at <= Instant::now()) {
+                results.extend(open.drain().map(|(_, i)| (i, Err(Error::TimedOut))));
+            }
+            if results.is_empty() {
+                let until = state.session.deadline().map(|at| at.saturating_duration_since(Instant::now()));
+                drop(node.wait(state, until.unwrap_or(SLICE)));
                 continue;
             }
-            if open.is_empty() {
-                return;
-            }
-            let until = state.session.deadline().map(|at| at.saturating_duration_since(Instant::now()));
-            state = node.wait(state, until.unwrap_or(SLICE));
+            // What came may be for others too.
+            node.wake(state.others);
+            drop(state);
+            results.into_iter().for_each(|(i, result)| each(i, result));
         }
     }
 
@@ -255,25 +281,51 @@ impl Client {
 
     /// What belongs to this process.
     fn node(&self) -> &Node {
-        let pid = std::process::id();
-        let mut node = &self.node;
-        while node.pid != pid {
-            let parent = node;
-            node = parent.child.get_or_init(|| {
-                // The parent's connection is closed here, where nobody was using it at that moment.
-                if let Ok(mut state) = parent.state.try_lock() {
-                    state.session.next_result();
-                }
-                Box::new(Node::new(&self.target))
-            });
-        }
-        node
+        self.nodes.get(|parent| {
+            // The parent's connection is closed here, where nobody was using it at that moment.
+            if let Some(mut state) = parent.and_then(|p| p.state.try_lock().ok()) {
+                state.session.next_result();
+            }
+            Node::new(&self.target)
+        })
     }
+}
+
+/// Why a request has no answer that another process has submitted.
+fn forked() -> Error {
+    Error::Transport { during: During::Receive, source: io::Error::from_raw_os_error(libc::ECANCELED) }
 }
 
 fn into_path(reply: Reply) -> Result<Path, Error> {
     match reply {
         Reply::Path(path) => Ok(path),
         _ => Err(Error::Protocol(Violation::Contents("an answer to another question"))),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::sync::mpsc;
+    use std::thread;
+
+    #[test]
+    fn a_request_that_is_lost_costs_the_time_limit() {
+        let path = std::env::temp_dir().join(format!("libibacm-lost-{}.sock", std::process::id()));
+        let listener = std::os::unix::net::UnixListener::bind(&path).expect("the name is free");
+        let client = Client::new(Target::Unix(path.clone())).with_limit(Duration::from_millis(300));
+        let (ended, end) = mpsc::channel();
+        thread::scope(|scope| {
+            scope.spawn(|| ended.send(client.counters(Scope::Totals)));
+            let _asked = listener.accept();
+            client.node().lock().session = Session::new(client.target().clone());
+            let result = end.recv_timeout(Duration::from_secs(20));
+            if result.is_err() {
+                // The thread would be waited for.
+                std::process::abort();
+            }
+            assert!(matches!(result, Ok(Err(Error::TimedOut))), "{result:?}");
+        });
+        let _ = std::fs::remove_file(path);
     }
 }

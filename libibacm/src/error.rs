@@ -129,7 +129,7 @@ pub(crate) fn copy(e: &io::Error) -> io::Error {
 }
 
 /// The words for an `ACM_STATUS_*` number.
-pub fn status_text(status: u8) -> &'static str {
+pub const fn status_text(status: u8) -> &'static str {
     match status {
         0 => "success",
         1 => "out of resources",

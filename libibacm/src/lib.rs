@@ -21,6 +21,9 @@ mod client;
 mod error;
 mod link;
 mod message;
+mod name;
+mod per_process;
+mod process;
 mod session;
 mod sys;
 mod target;
@@ -30,5 +33,12 @@ pub use error::{During, Error, Violation, status_text};
 pub use ibacm_wire::client::Status;
 pub use ibacm_wire::{Gid, PathRecord};
 pub use message::{Address, Counters, Endpoint, Path, Reply, Request, Scope};
+pub use name::Name;
+#[doc(hidden)]
+pub use per_process::{PerProcess, inherited};
 pub use session::{Session, Ticket};
+#[doc(hidden)]
+pub use sys::Uncancelled;
+#[doc(hidden)]
+pub use target::look_up;
 pub use target::{ACME_PORT_FILE, ACME_SOCKET_FILE, DEFAULT_PORT, PORT_FILE, SOCKET_FILE, Target, published_port_in};

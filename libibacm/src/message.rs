@@ -3,36 +3,41 @@
 use std::fmt;
 use std::net::IpAddr;
 
-use ibacm_wire::PathRecord;
 use ibacm_wire::client::{
     COUNTERS, ENTRY_LEN, EP_CONFIG_LEN, EP_FLAG_DEST, EP_FLAG_SOURCE, Entry, FLAG_NODELAY, FLAG_QUERY_SA, HDR_LEN,
     Header, MAX_ADDRESS, MAX_PROV_NAME, OP_ACK, OP_EP_QUERY, OP_MASK, OP_PERF_QUERY, OP_RESOLVE, TYPE_IP, TYPE_IP6,
     TYPE_NAME, TYPE_PATH, VERSION,
 };
+use ibacm_wire::{Gid, PathRecord};
 
 use crate::error::{Error, Violation};
+use crate::name::Name;
 
 /// A name or an address of an endpoint.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Address {
     /// A name, of at most 63 bytes, compared without case.
-    Name(String),
+    Name(Name),
     /// An IPv4 or IPv6 address.
     Ip(IpAddr),
 }
 
 impl Address {
     /// An IP address if the text is one, else a name.
-    pub fn parse(text: &str) -> Address {
-        text.parse().map_or_else(|_| Address::Name(text.to_owned()), Address::Ip)
+    pub fn parse(text: impl AsRef<[u8]>) -> Address {
+        let bytes = text.as_ref();
+        let ip = str::from_utf8(bytes).ok().and_then(|text| text.parse().ok());
+        ip.map_or_else(|| Address::Name(bytes.into()), Address::Ip)
     }
 
     fn entry(&self, flags: u32) -> Result<Entry, Error> {
         Ok(match self {
-            Address::Name(n) if n.is_empty() => return Err(Error::Request("an empty name")),
-            Address::Name(n) if n.len() >= MAX_ADDRESS => return Err(Error::Request("a name of 64 bytes or more")),
-            Address::Name(n) if n.as_bytes().contains(&0) => return Err(Error::Request("a name with a zero byte")),
-            Address::Name(n) => Entry::address(flags, TYPE_NAME, n.as_bytes()),
+            Address::Name(n) => match n.as_bytes() {
+                [] => return Err(Error::Request("an empty name")),
+                n if n.len() >= MAX_ADDRESS => return Err(Error::Request("a name of 64 bytes or more")),
+                n if n.contains(&0) => return Err(Error::Request("a name with a zero byte")),
+                n => Entry::address(flags, TYPE_NAME, n),
+            },
             Address::Ip(IpAddr::V4(a)) => Entry::address(flags, TYPE_IP, &a.octets()),
             Address::Ip(IpAddr::V6(a)) => Entry::address(flags, TYPE_IP6, &a.octets()),
         })
@@ -51,7 +56,7 @@ impl Address {
 impl fmt::Display for Address {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Address::Name(name) => f.write_str(name),
+            Address::Name(name) => name.fmt(f),
             Address::Ip(ip) => write!(f, "{ip}"),
         }
     }
@@ -148,9 +153,9 @@ pub struct Endpoint {
     /// The partition's key, host order.
     pub pkey: u16,
     /// Who serves it.
-    pub provider: String,
-    /// Its addresses as text.
-    pub addresses: Vec<String>,
+    pub provider: Name,
+    /// Its addresses: names as they are, IP addresses as text with the length of their prefix.
+    pub addresses: Vec<Name>,
 }
 
 /// An answer.
@@ -220,7 +225,12 @@ impl Request {
             return if refused { Ok(Err(Error::Status(header.status))) } else { Err(Violation::Length(reply.len())) };
         }
         let answer = match self {
-            Request::Resolve { .. } | Request::Path { .. } => Reply::Path(path(reply)?),
+            Request::Resolve { .. } => Reply::Path(path(reply)?),
+            Request::Path { record, query_sa, .. } => {
+                let found = path(reply)?;
+                compare(record, *query_sa, &found.record)?;
+                Reply::Path(found)
+            }
             Request::Counters(_) => Reply::Counters(counters(&header, reply)?),
             Request::Endpoint { .. } => Reply::Endpoint(endpoint(reply)?),
         };
@@ -259,6 +269,25 @@ fn path(reply: &[u8]) -> Result<Path, Violation> {
         n => return Err(Violation::Length(n)),
     };
     Ok(Path { record: PathRecord(first.info), flags: first.flags, source })
+}
+
+/// Whether a path can be the answer to a question about `asked`.
+///
+/// A service that looks into its cache does so by the destination only, and by its LID if that is given: what else it
+/// knows of the path is that of whoever asked first. The subnet administrator keeps to all that is given.
+fn compare(asked: &PathRecord, by_sa: bool, found: &PathRecord) -> Result<(), Violation> {
+    let other_lid = |asked: u16, found: u16| asked != 0 && asked != found;
+    let other_gid = |asked: Gid, found| !asked.is_zero() && !asked.names(found);
+    if other_lid(asked.dlid(), found.dlid()) {
+        return Err(Violation::Contents("a path to another LID"));
+    }
+    if (by_sa || asked.dlid() == 0) && other_gid(asked.dgid(), found.dgid()) {
+        return Err(Violation::Contents("a path to another GID"));
+    }
+    if by_sa && (other_lid(asked.slid(), found.slid()) || other_gid(asked.sgid(), found.sgid())) {
+        return Err(Violation::Contents("a path from another port"));
+    }
+    Ok(())
 }
 
 fn counters(header: &Header, reply: &[u8]) -> Result<Counters, Violation> {
@@ -301,7 +330,10 @@ fn endpoint(reply: &[u8]) -> Result<Endpoint, Violation> {
 }
 
 /// The text before the first zero.
-fn text(bytes: &[u8]) -> String {
-    let end = bytes.iter().position(|b| *b == 0).unwrap_or(bytes.len());
-    String::from_utf8_lossy(&bytes[..end]).into_owned()
+fn text(bytes: &[u8]) -> Name {
+    bytes.split(|b| *b == 0).next().unwrap_or_default().into()
 }
+
+#[cfg(test)]
+#[path = "message_tests.rs"]
+mod tests;

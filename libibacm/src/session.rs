@@ -9,6 +9,7 @@ use std::time::{Duration, Instant};
 use crate::error::{During, Error, Violation, copy};
 use crate::link::Attempt;
 use crate::message::{Reply, Request, reply_len};
+use crate::process;
 use crate::sys;
 use crate::target::Target;
 
@@ -22,8 +23,8 @@ const TRIES: u8 = 3;
 const REFUSED_FOR: Duration = Duration::from_secs(600);
 /// Requests that have ended by their time limit while their connection lives on.
 const MAX_ABANDONED: usize = 256;
-/// Bytes received at a time, as many as the longest reply has.
-const CHUNK: usize = 65_535;
+/// Bytes received at a time: many usual replies, and little enough to be cleared for each reception.
+const CHUNK: usize = 4096;
 
 /// Which request a result is for.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Debug)]
@@ -54,7 +55,7 @@ struct Job {
 /// descriptor can be another one after any call that takes `&mut self`.
 pub struct Session {
     target: Target,
-    pid: u32,
+    process: u64,
     link: Option<OwnedFd>,
     /// The connection that is being made, while there is none.
     attempt: Option<Attempt>,
@@ -86,7 +87,7 @@ impl Session {
     pub fn new(target: Target) -> Session {
         Session {
             target,
-            pid: std::process::id(),
+            process: process::id(),
             link: None,
             attempt: None,
             retry_at: None,
@@ -102,7 +103,7 @@ impl Session {
             done: VecDeque::new(),
             next_ticket: 0,
             // Nobody who cannot read the connection knows what the next answer has to carry.
-            next_tid: RandomState::new().hash_one(std::process::id()),
+            next_tid: RandomState::new().hash_one(process::id()),
         }
     }
 
@@ -176,9 +177,18 @@ impl Session {
             if self.link.is_none() && !self.connect(now) {
                 return;
             }
-            match self.receive(now).and_then(|()| self.send(now)) {
+            // A connection that owes nothing has nothing to say; one that has ended refuses the request.
+            let silent = self.owes_nothing() && self.waiting.len() == 1;
+            let done = if silent { self.send(now) } else { self.receive(now).and_then(|()| self.send(now)) };
+            match done {
                 Ok(()) => return,
-                Err(Lost::Closed(during, e)) => self.lost(now, during, e),
+                Err(Lost::Closed(during, e)) => {
+                    if silent && let Some(job) = self.open.pop_back() {
+                        // It never left.
+                        self.waiting.push_front(job);
+                    }
+                    self.lost(now, during, e);
+                }
                 Err(Lost::Broken(v)) => self.broken(v),
             }
         }
@@ -187,8 +197,7 @@ impl Session {
 
     /// In a process that has been forked, the connection and what was asked over it are the parent's.
     fn leave_parent(&mut self) {
-        let pid = std::process::id();
-        if self.pid != pid {
+        if self.process != process::id() {
             let next_ticket = self.next_ticket;
             *self = Session { next_ticket, ..Session::new(std::mem::take(&mut self.target)) };
         }
@@ -297,8 +306,13 @@ impl Session {
         }
     }
 
+    /// Whether no answer is outstanding on the connection, nor half a message in either direction.
+    fn owes_nothing(&self) -> bool {
+        self.open.is_empty() && self.abandoned.is_empty() && self.input.is_empty() && self.output.is_empty()
+    }
+
     fn receive(&mut self, now: Instant) -> Result<(), Lost> {
-        let mut chunk = vec![0; CHUNK];
+        let mut chunk = [0; CHUNK];
         loop {
             let Some(fd) = &self.link else { return Ok(()) };
             let n = match sys::receive(fd.as_fd(), &mut chunk) {

@@ -1,9 +1,10 @@
 //! The calls that the standard library has no safe form of: connecting without waiting, sending without a signal,
-//! and waiting for one descriptor.
+//! waiting for one descriptor, and not being cancelled.
 #![allow(unsafe_code, reason = "the boundary to the C library")]
 
 use std::ffi::c_int;
 use std::io;
+use std::marker::PhantomData;
 use std::mem;
 use std::net::SocketAddr;
 use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd, RawFd};
@@ -103,4 +104,38 @@ pub fn wait(fd: Option<RawFd>, write: bool, patience: Duration) {
     let millis = patience.as_micros().div_ceil(1000).min(60_000) as c_int;
     // SAFETY: one pollfd is passed; a negative descriptor is skipped. A signal ends the wait early, which is harmless.
     unsafe { libc::poll(&raw mut poll, 1, millis) };
+}
+
+unsafe extern "C" {
+    /// As `pthread.h` declares it.
+    fn pthread_setcancelstate(state: c_int, old: *mut c_int) -> c_int;
+}
+
+/// `PTHREAD_CANCEL_DISABLE`.
+const CANCEL_DISABLE: c_int = 1;
+
+/// While this lives, `pthread_cancel` does not end its thread: what others share with it would stay as it is then.
+pub struct Uncancelled {
+    before: c_int,
+    // It is the state of one thread.
+    _here: PhantomData<*const ()>,
+}
+
+impl Uncancelled {
+    /// From now on.
+    #[expect(clippy::new_without_default, reason = "it does something")]
+    pub fn new() -> Uncancelled {
+        let mut before = CANCEL_DISABLE;
+        // SAFETY: the old state lives during the call.
+        unsafe { pthread_setcancelstate(CANCEL_DISABLE, &raw mut before) };
+        Uncancelled { before, _here: PhantomData }
+    }
+}
+
+impl Drop for Uncancelled {
+    fn drop(&mut self) {
+        let mut ours = CANCEL_DISABLE;
+        // SAFETY: likewise; the state is the one that this thread had.
+        unsafe { pthread_setcancelstate(self.before, &raw mut ours) };
+    }
 }

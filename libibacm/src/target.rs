@@ -10,6 +10,7 @@ use std::thread;
 use std::time::Duration;
 
 use crate::client::Client;
+use crate::per_process::PerProcess;
 
 /// The file with the number of the service's TCP port, for applications.
 pub const PORT_FILE: &str = "/run/ibacm.port";
@@ -90,11 +91,16 @@ fn split(text: &str, default_port: u16) -> Option<(&str, u16)> {
     (!host.is_empty() && port != 0).then_some((host, port))
 }
 
-/// The addresses of a host by the system's resolver, each once.
-fn look_up(host: &str, port: u16, limit: Duration) -> io::Result<Vec<SocketAddr>> {
-    static LOOKUPS: AtomicUsize = AtomicUsize::new(0);
-    if LOOKUPS.fetch_add(1, Ordering::Relaxed) >= MAX_LOOKUPS {
-        LOOKUPS.fetch_sub(1, Ordering::Relaxed);
+/// The addresses of a host by the system's resolver, each once. After `limit` the error is [`io::ErrorKind::TimedOut`].
+pub fn look_up(host: &str, port: u16, limit: Duration) -> io::Result<Vec<SocketAddr>> {
+    // The threads are those of this process only.
+    static LOOKUPS: PerProcess<AtomicUsize> = PerProcess::new();
+    let lookups = LOOKUPS.get(|_| AtomicUsize::new(0));
+    if limit.is_zero() {
+        return Err(io::ErrorKind::TimedOut.into());
+    }
+    if lookups.fetch_add(1, Ordering::Relaxed) >= MAX_LOOKUPS {
+        lookups.fetch_sub(1, Ordering::Relaxed);
         return Err(io::ErrorKind::TimedOut.into());
     }
     let (answer, answered) = mpsc::sync_channel(1);
@@ -109,12 +115,12 @@ fn look_up(host: &str, port: u16, limit: Duration) -> io::Result<Vec<SocketAddr>
             }
             once
         });
-        LOOKUPS.fetch_sub(1, Ordering::Relaxed);
+        lookups.fetch_sub(1, Ordering::Relaxed);
         // Nobody waits for what is late.
         let _ = answer.send(found);
     });
     if let Err(e) = asking {
-        LOOKUPS.fetch_sub(1, Ordering::Relaxed);
+        lookups.fetch_sub(1, Ordering::Relaxed);
         return Err(e);
     }
     answered.recv_timeout(limit).unwrap_or_else(|_| Err(io::ErrorKind::TimedOut.into()))

@@ -7,8 +7,8 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use ibacm_wire::client::{Header, OP_ACK};
-use libibacm::{Client, Error, Scope, Status, Target, Violation};
-use support::{LIMIT, Place, answer, ask, ip, record, request};
+use libibacm::{Client, Endpoint, Error, Name, Request, Scope, Status, Target, Violation};
+use support::{LIMIT, Place, answer, ask, good, ip, record, request};
 
 #[test]
 fn services_are_found_over_tcp_too() {
@@ -58,12 +58,12 @@ fn endpoints_and_counters_are_as_long_as_they_say() {
             } else {
                 let mut body = vec![0; 80 + 2 * 64];
                 body[..8].copy_from_slice(&0x1234_u64.to_be_bytes());
-                (body[8], body[9], body[15]) = (1, 2, if header.data[0] == 2 { 3 } else { 2 });
+                (body[8], body[9], body[15]) = (header.data[1].max(1), 2, if header.data[0] == 2 { 3 } else { 2 });
                 body[12..14].copy_from_slice(&0xffff_u16.to_be_bytes());
                 body[16..21].copy_from_slice(b"ibacm");
                 body[80..82].copy_from_slice(b"n1");
-                // The last is not closed by a zero.
-                body[144..].fill(b'x');
+                // The last is not closed by a zero, and no UTF-8.
+                body[144..].fill(0xff);
                 ([1, 0, 0], body)
             };
             let status = if header.data[0] == 3 { Status::Einval as u8 } else { 0 };
@@ -82,7 +82,8 @@ fn endpoints_and_counters_are_as_long_as_they_say() {
     assert!(matches!(client.counters(Scope::Endpoint(2)), Err(Error::Protocol(Violation::Length(72)))));
     let endpoint = client.endpoint(1).unwrap();
     assert_eq!((endpoint.device_guid, endpoint.port, endpoint.ports, endpoint.pkey), (0x1234, 1, 2, 0xffff));
-    assert_eq!((endpoint.provider.as_str(), endpoint.addresses), ("ibacm", vec!["n1".to_owned(), "x".repeat(64)]));
+    assert!(endpoint.provider == "ibacm" && endpoint.addresses == ["n1".into(), Name::from(&[0xff; 64][..])]);
+    assert_eq!(client.endpoint_of_port(1, 2).unwrap(), Endpoint { port: 2, ..endpoint });
     assert!(matches!(client.endpoint(2), Err(Error::Protocol(Violation::Length(_)))));
     assert_eq!(client.endpoint(3).unwrap_err().status(), Some(Status::Einval));
 }
@@ -141,4 +142,22 @@ fn any_bytes_are_an_error_in_time() {
     let answered = (0..300).filter(|n| ask(&client, *n).is_ok()).count();
     assert!(answered < 300, "some of them are wrong");
     assert!(begin.elapsed() < Duration::from_secs(20), "{:?}", begin.elapsed());
+}
+
+#[test]
+fn callers_may_ask_while_they_are_asked_for_more() {
+    let place = Place::new();
+    place.serve(good);
+    let client = place.client();
+    let requests = (0..300).map(|n| {
+        assert_eq!(ask(&client, n).unwrap(), n);
+        Request::Resolve { source: None, destination: ip(n), cached_only: false }
+    });
+    let mut answered = 0;
+    client.many(requests, |i, reply| {
+        reply.unwrap();
+        assert_eq!(ask(&client, i as u16).unwrap(), i as u16);
+        answered += 1;
+    });
+    assert_eq!(answered, 300);
 }

@@ -1,6 +1,7 @@
 //! What tests of the whole service share: a simulated subnet, services on its hosts, and clients of theirs.
 #![allow(dead_code, reason = "each test program uses a part of it")]
 
+pub mod acme;
 pub mod client;
 pub mod family;
 pub mod sa;

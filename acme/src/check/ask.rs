@@ -193,7 +193,9 @@ mod tests {
         assert_eq!(read(Question::Member(mgid), 0, &answer), Err(SaError::Malformed));
         assert_eq!(read(Question::Myself, umad::TIMED_OUT, &mad), Err(SaError::Timeout));
         assert_eq!(read(Question::Myself, 5, &mad), Err(SaError::Down));
-        for (status, result) in [(1, SaError::Busy), (0x0300, SaError::Status(0x0300)), (0x0101, SaError::Status(0x0101))] {
+        for (status, result) in
+            [(1, SaError::Busy), (0x0300, SaError::Status(0x0300)), (0x0101, SaError::Status(0x0101))]
+        {
             answer.set_status(status);
             assert_eq!(read(Question::Myself, 0, &answer), Err(result));
         }

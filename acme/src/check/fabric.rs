@@ -6,7 +6,7 @@ use std::time::Duration;
 use ibacm::sa::SaError;
 use ibacm::verbs::errno_of;
 use ibacm_wire::Gid;
-use ibacm_wire::sa::SaMad;
+use ibacm_wire::sa::{McMember, SaMad};
 
 use super::facts::Port;
 use super::report::Finding;
@@ -39,6 +39,10 @@ pub fn answered(port: &Port, result: &Result<SaMad, SaError>, limit: Duration) -
     let lid = port.sm_lid;
     match result {
         Ok(_) => Finding::ok("sa", port.name(), format!("the subnet administrator (SA) at LID {lid} answers")),
+        // Limited members have no path to each other, and for OpenSM none to themselves.
+        Err(SaError::Status(NO_RECORDS)) if !port.is_full_member() => {
+            Finding::ok("sa", port.name(), format!("the subnet administrator (SA) at LID {lid} answers"))
+        }
         Err(SaError::Timeout) => Finding::failed(
             "sa",
             port.name(),
@@ -81,20 +85,28 @@ pub struct Group {
     pub options: String,
 }
 
+/// Whether the record, with which the question for one port's membership was answered, is a full member's. OpenSM
+/// answers for members only, but blanks the port and how it joined.
+fn is_full_member(record: &McMember) -> bool {
+    let join_state = record.scope_state & 0x0f;
+    join_state & FULL_MEMBER != 0 || join_state == 0 && record.port_gid.is_zero()
+}
+
 /// What came of asking whether the port is a member of a group.
 pub fn member(group: &Group, result: &Result<SaMad, SaError>) -> Finding {
     let Group { endpoint, mgid, options } = group;
     let rejoin = format!(
-        "look into the service's log why it cannot join, and at {options}, which have to be the same on all hosts; \
-         then restart it (systemctl restart ibacm)"
+        "wait, if the subnet manager or the service has just been started: it joins again by itself within about a \
+         minute; if it stays so, look into the service's log why it cannot join, and at {options}, which have to be \
+         the same on all hosts; then restart it (systemctl restart ibacm)"
     );
     match result {
-        Ok(mad) if mad.mcmember().scope_state & FULL_MEMBER != 0 => {
+        Ok(mad) if is_full_member(&mad.mcmember()) => {
             Finding::ok("group", endpoint, format!("member of {mgid} (LID {:#06x})", mad.mcmember().mlid))
         }
-        Ok(_) => Finding::failed("group", endpoint, format!("no full member of {mgid}: it hears no requests"), rejoin),
+        Ok(_) => Finding::failed("group", endpoint, format!("no full member of {mgid}, and hears no requests"), rejoin),
         Err(SaError::Status(NO_RECORDS)) => {
-            Finding::failed("group", endpoint, format!("not a member of {mgid}: it hears no requests"), rejoin)
+            Finding::failed("group", endpoint, format!("not a member of {mgid}, and hears no requests"), rejoin)
         }
         Err(e) => Finding::failed(
             "group",
@@ -109,7 +121,7 @@ pub fn member(group: &Group, result: &Result<SaMad, SaError>) -> Finding {
 mod tests {
     use super::*;
     use crate::check::report::Level;
-    use ibacm_wire::sa::{METHOD_GET, McMember};
+    use ibacm_wire::sa::METHOD_GET;
 
     fn port() -> Port {
         Port { device: "mlx5_0".into(), number: 1, sm_lid: 7, ..Port::default() }
@@ -117,13 +129,15 @@ mod tests {
 
     #[test]
     fn silence_refusal_and_nonsense_differ() {
-        let say = |result| answered(&port(), &result, Duration::from_secs(2));
+        let limit = Duration::from_secs(2);
+        let say = |result| answered(&Port { pkeys: vec![0xffff], ..port() }, &result, limit);
         let good = say(Ok(SaMad::request(METHOD_GET, 0, 0)));
         assert_eq!((good.level, good.subject.as_str()), (Level::Ok, "mlx5_0/1"));
         for (error, found, remedy) in [
             (SaError::Timeout, "at LID 7 does not answer within 2 s", "smpquery nodedesc 7"),
             (SaError::Busy, "busy", "check again"),
             (SaError::Status(0x0700), "0x0700 (request denied)", "log"),
+            (SaError::Status(NO_RECORDS), "0x0300 (no records)", "log"),
             (SaError::Malformed, "does not fit", "log"),
             (SaError::Down, "cannot be sent", "dmesg"),
         ] {
@@ -131,6 +145,13 @@ mod tests {
             assert_eq!(finding.level, Level::Failed);
             assert!(finding.found.contains(found) && finding.remedy.unwrap().contains(remedy), "{error:?}");
         }
+    }
+
+    #[test]
+    fn limited_members_have_no_path() {
+        let limited = Port { pkeys: vec![0x7fff], ..port() };
+        assert_eq!(answered(&limited, &Err(SaError::Status(NO_RECORDS)), Duration::ZERO).level, Level::Ok);
+        assert_eq!(answered(&limited, &Err(SaError::Timeout), Duration::ZERO).level, Level::Failed);
     }
 
     #[test]
@@ -146,15 +167,20 @@ mod tests {
     #[test]
     fn members_are_full_members() {
         let group = Group { endpoint: "mlx5_0/1 0xffff".into(), mgid: Gid([0xff; 16]), options: "min_mtu".into() };
-        let with = |scope_state| {
-            let record = McMember { scope_state, ..McMember::default() };
+        let with = |scope_state, port_gid| {
+            let record = McMember { scope_state, port_gid, ..McMember::default() };
             member(&group, &Ok(SaMad::membership(METHOD_GET, 0, &record, 3)))
         };
-        assert_eq!(with(0x51).level, Level::Ok);
-        assert_eq!(with(0x52).level, Level::Failed);
+        assert_eq!(with(0x51, Gid([1; 16])).level, Level::Ok);
+        assert_eq!(with(0x52, Gid([1; 16])).level, Level::Failed);
+        assert_eq!(with(0x50, Gid([1; 16])).level, Level::Failed);
+        assert_eq!(with(0x50, Gid::ZERO).level, Level::Ok, "as OpenSM blanks it");
         let absent = member(&group, &Err(SaError::Status(NO_RECORDS)));
         assert!(absent.level == Level::Failed && absent.found.contains("not a member"));
-        assert!(absent.remedy.unwrap().contains("min_mtu"));
+        // Right after a start nothing is to be done.
+        let remedy = absent.remedy.unwrap();
+        assert!(remedy.starts_with("wait, ") && remedy.contains("by itself within about a minute; if it stays so, "));
+        assert!(remedy.contains("min_mtu"), "{remedy}");
         let silent = member(&group, &Err(SaError::Timeout));
         assert!(silent.level == Level::Failed && !silent.found.contains("not a member"));
     }

@@ -10,6 +10,8 @@ use ibacm_wire::Gid;
 
 /// The interface type of IPoIB (`ARPHRD_INFINIBAND`).
 const INFINIBAND: &str = "32";
+/// The key of the default partition.
+pub const DEFAULT_PKEY: u16 = 0xffff;
 /// The flag of an interface that has been set up (`IFF_UP`).
 const UP: u32 = 1;
 
@@ -69,9 +71,24 @@ impl Port {
         gid.interface_id() != 0 && self.gids.iter().any(|g| g.interface_id() == gid.interface_id())
     }
 
+    /// Whether it is a full member of some partition.
+    pub fn is_full_member(&self) -> bool {
+        self.pkeys.iter().any(|k| k & 0x8000 != 0)
+    }
+
     /// The key of the port's table that is for this partition, the one of a full member if there are both.
     pub fn key_of(&self, pkey: u16) -> Option<u16> {
         self.pkeys.iter().copied().filter(|k| *k != 0 && (k ^ pkey) & 0x7fff == 0).max()
+    }
+
+    /// Whether it is a member of this partition, but no full one.
+    pub fn is_limited_in(&self, pkey: u16) -> bool {
+        self.key_of(pkey).is_some_and(|key| key & 0x8000 == 0)
+    }
+
+    /// Whether it is a member, of whatever kind, of the default partition: only there the subnet administrator is asked.
+    pub fn is_in_default_partition(&self) -> bool {
+        self.key_of(DEFAULT_PKEY).is_some()
     }
 
     /// Where in the table the key is with which the subnet administrator is asked.
@@ -138,13 +155,13 @@ fn ports(handle: &verbs::DeviceHandle) -> io::Result<Vec<Port>> {
 /// The IPoIB interfaces of this host.
 pub fn interfaces() -> Result<Vec<Interface>, String> {
     let sysfs = Path::new(rtnl::SYSFS_NET);
-    let known = rtnl::Rtnl::open(sysfs, 0).map_err(|e| e.to_string())?.snapshot();
+    let kernel = rtnl::Rtnl::open(sysfs, 0).map_err(|e| e.to_string())?;
     let mut interfaces: Vec<Interface> = Vec::new();
     // A container may have no view of its own there; the addresses are known all the same.
     for entry in fs::read_dir(sysfs).into_iter().flatten().flatten() {
         interfaces.extend(interface(&entry.path(), entry.file_name().to_string_lossy().into_owned()));
     }
-    for address in known {
+    for address in kernel.snapshot() {
         let place = interfaces.iter().position(|i| i.name == address.ifname).unwrap_or(interfaces.len());
         if place == interfaces.len() {
             interfaces.push(Interface {
@@ -159,6 +176,9 @@ pub fn interfaces() -> Result<Vec<Interface>, String> {
         if let Some(interface) = interfaces.get_mut(place) {
             interface.addresses.push((address.ip, address.prefix_len));
         }
+    }
+    for interface in &mut interfaces {
+        interface.is_up = kernel.is_up(&interface.name).or(interface.is_up);
     }
     interfaces.sort_by(|a, b| a.name.cmp(&b.name));
     Ok(interfaces)

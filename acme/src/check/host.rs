@@ -4,7 +4,7 @@ use std::net::IpAddr;
 
 use ibacm::verbs;
 
-use super::facts::{Device, Interface, Port};
+use super::facts::{DEFAULT_PKEY, Device, Interface, Port};
 use super::report::{Finding, Level};
 
 /// Of the devices: is there anything to serve?
@@ -44,7 +44,7 @@ pub fn devices(devices: &Result<Vec<Device>, String>) -> Vec<Finding> {
     let ports = list.iter().flat_map(|d| d.ports.iter().flatten()).count();
     let names = list.iter().map(|d| d.name.as_str()).collect::<Vec<_>>().join(", ");
     if ports > 0 {
-        findings.push(Finding::ok("device", here, format!("{names}, {ports} InfiniBand ports")));
+        findings.push(Finding::ok("device", here, format!("{names}; InfiniBand ports: {ports}")));
     } else if findings.is_empty() {
         findings.push(Finding::failed(
             "device",
@@ -99,11 +99,6 @@ pub fn ports(ports: &[Port]) -> Vec<Finding> {
     each.collect()
 }
 
-/// Whether the port is a full member of some partition.
-pub fn is_full_member(port: &Port) -> bool {
-    port.pkeys.iter().any(|k| k & 0x8000 != 0)
-}
-
 /// Of a usable port's partitions and those of its interfaces.
 pub fn partitions(port: &Port, interfaces: &[Interface]) -> Vec<Finding> {
     let keys: Vec<u16> = port.pkeys.iter().copied().filter(|k| *k != 0).collect();
@@ -114,7 +109,7 @@ pub fn partitions(port: &Port, interfaces: &[Interface]) -> Vec<Finding> {
         Finding::failed("partition", port.name(), "member of no partition: the table of keys is empty", default)
     } else if keys.contains(&0xffff) {
         Finding::ok("partition", port.name(), format!("full member of the default partition ({shown})"))
-    } else if !is_full_member(port) {
+    } else if !port.is_full_member() {
         Finding::failed(
             "partition",
             port.name(),
@@ -141,7 +136,9 @@ pub fn partitions(port: &Port, interfaces: &[Interface]) -> Vec<Finding> {
         )
     }];
     for (interface, pkey) in interfaces.iter().filter_map(|i| Some((i, i.pkey?))) {
-        if port.has_gid(interface.gid) && port.key_of(pkey).is_none() {
+        // That it is not in the default partition, or in none at all, has been said.
+        let said = keys.is_empty() || (pkey ^ DEFAULT_PKEY) & 0x7fff == 0;
+        if port.has_gid(interface.gid) && port.key_of(pkey).is_none() && !said {
             findings.push(Finding::failed(
                 "partition",
                 &interface.name,

@@ -1,9 +1,10 @@
 //! Findings, and how they are shown: a line each as they come, or one document at the end.
 
-use std::borrow::Cow;
+use std::collections::HashMap;
 
+use crate::fault::Fault;
 use crate::json::Json;
-use crate::out::Out;
+use crate::out::{Out, printable};
 use crate::say;
 
 /// How bad it is.
@@ -83,9 +84,15 @@ impl Finding {
         Finding { level: self.level.min(level), ..self }
     }
 
-    fn line(&self) -> String {
-        let remedy = self.remedy.as_ref().map_or(String::new(), |r| format!("; remedy: {r}"));
-        format!("{:<8} {} {}: {}{remedy}", self.level.word(), self.what, self.subject, self.found)
+    /// Kind and subject.
+    fn about(&self) -> String {
+        format!("{} {}", self.what, self.subject)
+    }
+
+    /// The line, with this for a remedy.
+    fn line(&self, remedy: Option<&str>) -> String {
+        let remedy = remedy.map_or(String::new(), |r| format!("; remedy: {r}"));
+        format!("{:<8} {}: {}{remedy}", self.level.word(), self.about(), self.found)
     }
 
     fn json(&self) -> Json {
@@ -113,6 +120,7 @@ pub struct Report {
     out: Out,
     style: Style,
     kept: Vec<Json>,
+    remedies: Remedies,
     warnings: u32,
     failed: u32,
 }
@@ -120,7 +128,7 @@ pub struct Report {
 impl Report {
     /// Nothing yet.
     pub fn new(style: Style) -> Report {
-        Report { out: Out::default(), style, kept: Vec::new(), warnings: 0, failed: 0 }
+        Report { out: Out::default(), style, kept: Vec::new(), remedies: Remedies::default(), warnings: 0, failed: 0 }
     }
 
     /// Shows a finding.
@@ -134,7 +142,8 @@ impl Report {
         if self.style.json {
             self.kept.push(finding.json());
         } else {
-            say!(self.out, "{}", printable(&finding.line()));
+            let remedy = self.remedies.of(&finding);
+            say!(self.out, "{}", printable(&finding.line(remedy.as_deref())));
             self.out.flush();
         }
     }
@@ -152,12 +161,7 @@ impl Report {
             _ => Level::Failed,
         };
         if self.style.json {
-            let document = Json::Object(vec![
-                ("check", Json::List(self.kept)),
-                ("result", worst.word().into()),
-                ("failed", self.failed.into()),
-                ("warnings", self.warnings.into()),
-            ]);
+            let document = document(self.kept, worst, [self.failed, self.warnings], None, worst.exit_status());
             say!(self.out, "{document}");
         } else if worst != Level::Ok {
             say!(self.out, "{} failed, {} warnings", self.failed, self.warnings);
@@ -169,13 +173,37 @@ impl Report {
     }
 }
 
-/// What others have named cannot do anything to the terminal, nor look like another line.
-fn printable(text: &str) -> Cow<'_, str> {
-    if text.chars().any(char::is_control) {
-        text.chars().map(|c| if c.is_control() { '?' } else { c }).collect::<String>().into()
-    } else {
-        text.into()
+/// Remedies that have been said, with what they were said of first.
+#[derive(Default)]
+struct Remedies(HashMap<String, String>);
+
+impl Remedies {
+    /// How the remedy of a finding is shown: in full once, and from then on by naming that finding.
+    fn of(&mut self, finding: &Finding) -> Option<String> {
+        let remedy = finding.remedy.as_ref()?;
+        if let Some(first) = self.0.get(remedy) {
+            return Some(format!("as for {first}"));
+        }
+        self.0.insert(remedy.clone(), finding.about());
+        Some(remedy.clone())
     }
+}
+
+/// The whole document; `error` is why nothing was looked at.
+fn document(kept: Vec<Json>, worst: Level, [failed, warnings]: [u32; 2], error: Option<&Fault>, status: u8) -> Json {
+    Json::Object(vec![
+        ("check", Json::List(kept)),
+        ("result", worst.word().into()),
+        ("failed", failed.into()),
+        ("warnings", warnings.into()),
+        ("error", error.map(Fault::json).into()),
+        ("status", status.into()),
+    ])
+}
+
+/// The document for a command line that is not understood.
+pub fn refused(error: &Fault, status: u8) -> Json {
+    document(Vec::new(), Level::Failed, [0, 0], Some(error), status)
 }
 
 #[cfg(test)]
@@ -185,16 +213,31 @@ mod tests {
     #[test]
     fn lines() {
         let good = Finding::ok("port", "mlx5_0/1", "active");
-        assert_eq!(good.line(), "ok       port mlx5_0/1: active");
+        assert_eq!(good.line(None), "ok       port mlx5_0/1: active");
         let bad = Finding::failed("port", "mlx5_0/1", "down", "plug it in");
-        assert_eq!(bad.line(), "failed   port mlx5_0/1: down; remedy: plug it in");
+        assert_eq!(bad.line(bad.remedy.as_deref()), "failed   port mlx5_0/1: down; remedy: plug it in");
         assert_eq!(bad.at_most(Level::Warning).level, Level::Warning);
         assert_eq!(good.clone().at_most(Level::Warning), good);
     }
 
     #[test]
     fn nobody_writes_to_the_terminal_with_a_name() {
-        assert_eq!(printable("a\u{1b}[2Jb\nok"), "a?[2Jb?ok");
+        assert_eq!(printable("a\u{1b}[2Jb\nok\u{9b}"), "a\\u{1b}[2Jb\\u{a}ok\\u{9b}");
+        assert_eq!(printable("x\u{202e}y"), "x\\u{202e}y");
         assert_eq!(printable("plain é"), "plain é");
+    }
+
+    #[test]
+    fn a_remedy_is_said_once() {
+        let mut remedies = Remedies::default();
+        let failed = |subject: &str, remedy: &str| Finding::failed("peer", subject, "silent", remedy);
+        let mut say = |finding: &Finding| remedies.of(finding).unwrap_or_default();
+        assert_eq!(say(&failed("h4", "look there")), "look there");
+        assert_eq!(say(&failed("h5", "look there")), "as for peer h4");
+        assert_eq!(say(&failed("h6", "look elsewhere")), "look elsewhere");
+        assert_eq!(say(&failed("h7", "look there")), "as for peer h4");
+        assert_eq!(say(&Finding::ok("peer", "h8", "found")), "");
+        // A document has it whole each time.
+        assert!(failed("h5", "look there").json().to_string().contains("\"remedy\": \"look there\""));
     }
 }

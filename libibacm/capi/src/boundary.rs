@@ -1,33 +1,32 @@
 //! The functions that wait for their answers.
 #![allow(unsafe_code, reason = "the boundary to C")]
 
-use std::ffi::{CStr, c_char, c_int, c_void};
+use std::ffi::{CStr, OsStr, c_char, c_int, c_void};
+use std::io;
 use std::net::{IpAddr, Ipv6Addr};
+use std::os::unix::ffi::OsStrExt;
 use std::time::Duration;
 
-use libibacm::{Address, Gid, Path, PathRecord, Target, status_text};
+use libibacm::{Address, DEFAULT_PORT, Gid, PathRecord, Target, status_text};
 
 use crate::devices;
 use crate::ffi::ibv_ah_attr;
 use crate::layout::{CPath, DevAddr, ResolveData, address_handle, dev_addr, resolve_data, to_path};
-use crate::state::{client, fail, finish, last, number, result, set_limit, set_target};
+use crate::state::{client, fail, finish, last, number, plain, result, set_limit, set_target};
 
 pub fn set_errno(errno: c_int) {
     // SAFETY: the pointer is to this thread's errno, which lives as long as the thread.
     unsafe { *libc::__errno_location() = errno };
 }
 
-/// A text of the caller's; `None` for NULL, an error for bytes that are no text.
+/// A text of the caller's, which need not be UTF-8; `None` for NULL.
 ///
 /// # Safety
 ///
 /// `text` is NULL or ends with a zero.
-pub unsafe fn text<'a>(text: *const c_char) -> Result<Option<&'a str>, c_int> {
-    if text.is_null() {
-        return Ok(None);
-    }
+pub unsafe fn text<'a>(text: *const c_char) -> Option<&'a [u8]> {
     // SAFETY: the caller's promise.
-    unsafe { CStr::from_ptr(text) }.to_str().map(Some).map_err(|_| -libc::EINVAL)
+    (!text.is_null()).then(|| unsafe { CStr::from_ptr(text) }.to_bytes())
 }
 
 /// An address of the caller's, likewise.
@@ -55,13 +54,12 @@ pub unsafe fn ip(address: *const libc::sockaddr) -> Result<Option<IpAddr>, c_int
     }
 }
 
-/// Gives what the caller wants of a path.
+/// Gives what the caller wants of a path. As everywhere, what is the caller's need not be aligned.
 ///
 /// # Safety
 ///
 /// Each pointer is NULL or can be written to.
-unsafe fn give(path: &Path, dev: *mut DevAddr, ah: *mut ibv_ah_attr, data: *mut ResolveData) -> c_int {
-    let record = &path.record;
+pub unsafe fn give(record: &PathRecord, dev: *mut DevAddr, ah: *mut ibv_ah_attr, data: *mut ResolveData) -> c_int {
     if dev.is_null() && ah.is_null() && data.is_null() {
         return 0;
     }
@@ -70,13 +68,13 @@ unsafe fn give(path: &Path, dev: *mut DevAddr, ah: *mut ibv_ah_attr, data: *mut 
     // SAFETY: the caller's promise.
     unsafe {
         if !dev.is_null() {
-            dev.write(found);
+            dev.write_unaligned(found);
         }
         if !ah.is_null() {
-            ah.write(address_handle(record, &port));
+            ah.write_unaligned(address_handle(record, &port));
         }
         if !data.is_null() {
-            data.write(resolve_data(record, &port));
+            data.write_unaligned(resolve_data(record, &port));
         }
     }
     0
@@ -94,13 +92,10 @@ pub unsafe extern "C" fn ib_acm_resolve_name(
     data: *mut ResolveData,
 ) -> c_int {
     // SAFETY: the caller's promise.
-    let (src, dest) = match unsafe { (text(src), text(dest)) } {
-        (Ok(src), Ok(Some(dest))) => (src, dest),
-        (Err(e), _) | (_, Err(e)) => return result(e),
-        _ => return result(-libc::EINVAL),
-    };
+    let (src, Some(dest)) = (unsafe { (text(src), text(dest)) }) else { return result(-libc::EINVAL) };
+    let name = |n: &[u8]| Address::Name(n.into());
     // SAFETY: the caller's promise.
-    finish(client().resolve_name(src, dest), |path| unsafe { give(&path, dev, ah, data) })
+    finish(client().resolve(src.map(name), name(dest)), |path| unsafe { give(&path.record, dev, ah, data) })
 }
 
 /// # Safety
@@ -121,7 +116,7 @@ pub unsafe extern "C" fn ib_acm_resolve_ip(
         _ => return result(-libc::EINVAL),
     };
     // SAFETY: the caller's promise.
-    finish(client().resolve_ip(src, dest), |path| unsafe { give(&path, dev, ah, data) })
+    finish(client().resolve_ip(src, dest), |path| unsafe { give(&path.record, dev, ah, data) })
 }
 
 /// # Safety
@@ -171,20 +166,20 @@ pub unsafe extern "C" fn ib_acm_convert_to_path(
     path: *mut CPath,
 ) -> c_int {
     if dev.is_null() || ah.is_null() || data.is_null() || path.is_null() {
-        return result(-libc::EINVAL);
+        return plain(-libc::EINVAL);
     }
     // SAFETY: the caller's promise.
-    let (dev, ah, data) = unsafe { (*dev, &*ah, *data) };
+    let (dev, ah, data) = unsafe { (dev.read_unaligned(), ah.read_unaligned(), data.read_unaligned()) };
     // SAFETY: every bit pattern is a GID.
     let dgid = (ah.is_global != 0).then_some(Gid(unsafe { ah.grh.dgid.raw }));
     let guid = u64::from_be(dev.guid);
     let Some(port) = devices::find(|p| p.guid == guid && p.number == dev.port_num) else {
-        return result(-libc::ENODEV);
+        return plain(-libc::ENODEV);
     };
-    let Some(record) = to_path(&port, &dev, ah, dgid, &data) else { return result(-libc::EINVAL) };
+    let Some(record) = to_path(&port, &dev, &ah, dgid, &data) else { return plain(-libc::EINVAL) };
     // SAFETY: the caller's promise.
     unsafe { path.write_unaligned(CPath(record.0)) };
-    result(0)
+    0
 }
 
 #[unsafe(no_mangle)]
@@ -192,26 +187,49 @@ pub extern "C" fn ib_acm_last_status() -> c_int {
     last()
 }
 
+/// The words for each status and, as the last, for any other number. They end with a zero.
+static TEXTS: [[u8; 64]; 12] = {
+    let mut texts = [[0; 64]; 12];
+    let mut n = 0;
+    while n < texts.len() {
+        let text = status_text(n as u8).as_bytes();
+        assert!(text.len() < texts[n].len());
+        let mut i = 0;
+        while i < text.len() {
+            texts[n][i] = text[i];
+            i += 1;
+        }
+        n += 1;
+    }
+    texts
+};
+
 #[unsafe(no_mangle)]
 pub extern "C" fn ib_acm_status_str(status: c_int) -> *const c_char {
-    // Texts that end with a zero, made once.
-    static TEXTS: std::sync::LazyLock<Vec<std::ffi::CString>> = std::sync::LazyLock::new(|| {
-        (0..=11).map(|n| std::ffi::CString::new(status_text(n)).unwrap_or_default()).collect()
-    });
     let known = usize::try_from(status).ok().and_then(|n| TEXTS.get(n)).or(TEXTS.last());
-    known.map_or(c"".as_ptr(), |t| t.as_ptr())
+    known.map_or(c"".as_ptr(), |t| t.as_ptr().cast())
 }
 
-/// The service that a text names.
+/// The service that a text names, which is found within the time limit of calls.
 ///
 /// # Safety
 ///
 /// `server` is NULL or ends with a zero.
 pub unsafe fn target(server: *const c_char) -> Result<Target, c_int> {
     // SAFETY: the caller's promise.
-    let server = unsafe { text(server) }?;
-    let target = server.map_or(Ok(Target::Published), Target::parse);
-    target.map_err(|e| -e.raw_os_error().unwrap_or(libc::EINVAL))
+    let Some(server) = (unsafe { text(server) }) else { return Ok(Target::Published) };
+    if server.contains(&b'/') {
+        return Ok(Target::Unix(OsStr::from_bytes(server).into()));
+    }
+    let server = str::from_utf8(server).map_err(|_| -libc::EINVAL)?;
+    Target::parse_within(server, DEFAULT_PORT, client().limit()).map_err(|e| {
+        -e.raw_os_error().unwrap_or(match e.kind() {
+            io::ErrorKind::InvalidInput => libc::EINVAL,
+            io::ErrorKind::TimedOut => libc::ETIMEDOUT,
+            // What else the resolver says has no number.
+            _ => libc::EHOSTUNREACH,
+        })
+    })
 }
 
 /// # Safety
@@ -257,17 +275,13 @@ pub unsafe extern "C" fn ib_acm_resolve_many(
 ) -> c_int {
     let Some(function) = function.filter(|_| count == 0 || !dests.is_null()) else { return result(-libc::EINVAL) };
     // SAFETY: the caller's promise.
-    let src = match unsafe { text(src) } {
-        Ok(src) => src.map(Address::parse),
-        Err(e) => return result(e),
-    };
+    let src = unsafe { text(src) }.map(Address::parse);
     let mut addresses = Vec::new();
     for i in 0..count {
         // SAFETY: the caller's promise.
-        match unsafe { text(*dests.add(i)) } {
-            Ok(Some(dest)) => addresses.push(Address::parse(dest)),
-            Ok(None) => return result(-libc::EINVAL),
-            Err(e) => return result(e),
+        match unsafe { text(dests.add(i).read_unaligned()) } {
+            Some(dest) => addresses.push(Address::parse(dest)),
+            None => return result(-libc::EINVAL),
         }
     }
     let mut failed: c_int = 0;

@@ -7,12 +7,12 @@
 use std::ffi::c_int;
 use std::mem;
 use std::ptr;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, TryLockError};
 use std::time::{Duration, Instant};
 
-use libibacm::Gid;
+use libibacm::{Gid, PerProcess, Uncancelled, inherited};
 
-use crate::ffi;
+use crate::{ffi, fork};
 
 /// How long what was asked is taken for true, unless something is missing from it.
 const FRESH: Duration = Duration::from_secs(5);
@@ -43,27 +43,56 @@ impl Port {
     }
 }
 
-type Known = Option<(Instant, u32, Arc<Vec<Port>>)>;
+/// The ports, and when they were asked. They belong to no process: what a parent knew is true in its child.
+type Known = Option<(Instant, Arc<Vec<Port>>)>;
+
+/// What is known. The lock is held for moments only.
+fn known() -> &'static Mutex<Known> {
+    static KNOWN: PerProcess<Mutex<Known>> = PerProcess::new();
+    KNOWN.get(|parent| Mutex::new(parent.and_then(|p| inherited(p)?.clone())))
+}
+
+/// Whether libibverbs can be asked. A thread has the lock while it asks, because libibverbs has locks of its own: a
+/// process that was forked in the middle of that, in spite of [`fork`], cannot ask any more.
+fn asking() -> &'static Mutex<bool> {
+    static ASKING: PerProcess<Mutex<bool>> = PerProcess::new();
+    ASKING.get(|parent| Mutex::new(parent.is_none_or(|p| inherited(p).is_some_and(|possible| *possible))))
+}
+
+/// The lock of whoever asks, if nobody does. Whoever forks takes it.
+pub fn try_lock() -> Option<MutexGuard<'static, bool>> {
+    match asking().try_lock() {
+        Ok(asking) => Some(asking),
+        Err(TryLockError::Poisoned(e)) => Some(e.into_inner()),
+        Err(TryLockError::WouldBlock) => None,
+    }
+}
 
 /// The first port for which `wanted`. Devices are asked if what is known is old, or the port is not in it.
 pub fn find(wanted: impl Fn(&Port) -> bool) -> Option<Port> {
-    static KNOWN: Mutex<Known> = Mutex::new(None);
-    let pid = std::process::id();
-    // A lock that is held may belong to a thread that is not in this process; the devices can be asked without it.
-    let known = KNOWN.try_lock().ok().and_then(|k| k.clone());
-    if let Some((at, whose, ports)) = known
-        && whose == pid
-        && at.elapsed() < FRESH
-        && let Some(port) = ports.iter().find(|p| wanted(p))
-    {
-        return Some(port.clone());
+    let _whole = Uncancelled::new();
+    let begin = Instant::now();
+    let look = |since: Option<Instant>| {
+        let known = known().lock().unwrap_or_else(PoisonError::into_inner).clone();
+        let (at, ports) = known.filter(|(at, _)| since.is_none_or(|since| since <= *at))?;
+        let port = ports.iter().find(|p| wanted(p)).cloned();
+        Some((at, port))
+    };
+    if let Some((_, port @ Some(_))) = look(begin.checked_sub(FRESH)) {
+        return port;
     }
+    fork::prepare();
+    let possible = asking().lock().unwrap_or_else(PoisonError::into_inner);
+    if !*possible {
+        return look(None).and_then(|(_, port)| port);
+    }
+    // Another thread may have asked just now.
+    if let Some((_, port)) = look(Some(begin)) {
+        return port;
+    }
+    let at = Instant::now();
     let ports = Arc::new(ask());
-    match KNOWN.try_lock() {
-        Ok(mut known) => *known = Some((Instant::now(), pid, ports.clone())),
-        Err(std::sync::TryLockError::Poisoned(e)) => *PoisonError::into_inner(e) = None,
-        Err(std::sync::TryLockError::WouldBlock) => {}
-    }
+    *known().lock().unwrap_or_else(PoisonError::into_inner) = Some((at, ports.clone()));
     ports.iter().find(|p| wanted(p)).cloned()
 }
 

@@ -3,7 +3,7 @@
 use std::ffi::c_int;
 
 use ibacm_wire::path::{LEN, REVERSIBLE};
-use libibacm::{Gid, PathRecord};
+use libibacm::{Address, Counters, Endpoint, Gid, PathRecord};
 
 use crate::devices::Port;
 use crate::ffi::{ibv_ah_attr, ibv_gid};
@@ -50,6 +50,75 @@ pub struct CResult {
     pub path: CPath,
 }
 
+/// Bytes of a text, the zero at its end included: more than the 64 that an address has on the wire.
+const TEXT: usize = 72;
+
+/// `struct ib_acm_address`.
+#[repr(C)]
+#[derive(Clone, Copy)]
+pub struct CAddress {
+    pub text: [u8; TEXT],
+}
+
+impl CAddress {
+    /// A text, which is cut where it is too long.
+    pub fn new(text: &[u8]) -> CAddress {
+        let mut bytes = [0; TEXT];
+        bytes.iter_mut().zip(text.iter().take(TEXT - 1)).for_each(|(to, from)| *to = *from);
+        CAddress { text: bytes }
+    }
+
+    /// An address as text.
+    pub fn of(address: &Address) -> CAddress {
+        match address {
+            Address::Name(name) => CAddress::new(name.as_bytes()),
+            Address::Ip(ip) => CAddress::new(ip.to_string().as_bytes()),
+        }
+    }
+}
+
+/// `struct ib_acm_counters`.
+#[repr(C)]
+pub struct CCounters {
+    pub values: [u64; 7],
+    pub reserved: u64,
+}
+
+impl CCounters {
+    pub fn new(c: &Counters) -> CCounters {
+        let values = [c.error, c.resolve, c.nodata, c.addr_query, c.addr_cache, c.route_query, c.route_cache];
+        CCounters { values, reserved: 0 }
+    }
+}
+
+/// `struct ib_acm_endpoint`.
+#[repr(C)]
+pub struct CEndpoint {
+    /// Network order.
+    pub guid: u64,
+    pub pkey: u16,
+    pub port_num: u8,
+    pub port_cnt: u8,
+    pub address_cnt: u32,
+    pub provider: CAddress,
+    pub reserved: [u8; 8],
+}
+
+impl CEndpoint {
+    pub fn new(endpoint: &Endpoint) -> CEndpoint {
+        CEndpoint {
+            guid: endpoint.device_guid.to_be(),
+            pkey: endpoint.pkey,
+            port_num: endpoint.port,
+            port_cnt: endpoint.ports,
+            address_cnt: u32::try_from(endpoint.addresses.len()).unwrap_or(u32::MAX),
+            provider: CAddress::new(endpoint.provider.as_bytes()),
+            reserved: [0; 8],
+        }
+    }
+}
+
+const _: () = assert!(size_of::<CAddress>() == 72 && size_of::<CCounters>() == 64 && size_of::<CEndpoint>() == 96);
 const _: () = assert!(size_of::<DevAddr>() == 16 && size_of::<ResolveData>() == 16);
 const _: () = assert!(size_of::<CPath>() == 64 && size_of::<CResult>() == 80);
 
@@ -185,6 +254,16 @@ mod tests {
         path.set_flow_hop(0);
         let ah = address_handle(&path, &port());
         assert_eq!((ah.is_global, ah.grh.hop_limit, ah.grh.sgid_index), (0, 0, 0));
+    }
+
+    #[test]
+    fn texts_always_end() {
+        for (text, length) in
+            [(&b""[..], 0), (b"10.77.0.1/16", 12), (b"n\xe4me", 4), (&[b'x'; 71], 71), (&[b'x'; 99], 71)]
+        {
+            let made = CAddress::new(text).text;
+            assert_eq!((&made[..length], made[length]), (&text[..length], 0));
+        }
     }
 
     #[test]

@@ -4,7 +4,7 @@
 use std::ffi::{c_char, c_int, c_short};
 use std::time::Instant;
 
-use libibacm::{Address, PathRecord, Reply, Request, Session};
+use libibacm::{Address, PathRecord, Reply, Request, Session, Uncancelled};
 
 use crate::boundary::{ip, limit, target, text};
 use crate::layout::{CPath, CResult};
@@ -32,6 +32,7 @@ pub unsafe extern "C" fn ib_acm_session_open(server: *const c_char) -> *mut Sess
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ib_acm_session_close(session: *mut Session) {
     if !session.is_null() {
+        let _whole = Uncancelled::new();
         // SAFETY: the caller's promise.
         drop(unsafe { Box::from_raw(session) });
     }
@@ -44,11 +45,12 @@ unsafe fn submit(session: *mut Session, request: Request, milliseconds: c_int, t
     // SAFETY: the caller's promise.
     let Some(session) = (unsafe { session.as_mut() }) else { return fail(libc::EINVAL) };
     let Some(limit) = limit(milliseconds) else { return fail(libc::EINVAL) };
+    let _whole = Uncancelled::new();
     match session.submit(request, Instant::now() + limit) {
         Ok(number) => {
             if !ticket.is_null() {
                 // SAFETY: the caller's promise.
-                unsafe { ticket.write(number.0) };
+                unsafe { ticket.write_unaligned(number.0) };
             }
             0
         }
@@ -88,8 +90,8 @@ pub unsafe extern "C" fn ib_acm_submit_name(
     ticket: *mut u64,
 ) -> c_int {
     // SAFETY: the caller's promise.
-    let (Ok(source), Ok(Some(dest))) = (unsafe { (text(src), text(dest)) }) else { return fail(libc::EINVAL) };
-    let name = |n: &str| Address::Name(n.to_owned());
+    let (source, Some(dest)) = (unsafe { (text(src), text(dest)) }) else { return fail(libc::EINVAL) };
+    let name = |n: &[u8]| Address::Name(n.into());
     let request = Request::Resolve { source: source.map(name), destination: name(dest), cached_only: false };
     // SAFETY: the caller's promise.
     unsafe { submit(session, request, milliseconds, ticket) }
@@ -179,6 +181,7 @@ pub unsafe extern "C" fn ib_acm_session_timeout(session: *const Session) -> c_in
 pub unsafe extern "C" fn ib_acm_session_ready(session: *mut Session) -> c_int {
     // SAFETY: the caller's promise.
     let Some(session) = (unsafe { session.as_mut() }) else { return fail(libc::EINVAL) };
+    let _whole = Uncancelled::new();
     session.on_ready();
     c_int::try_from(session.pending()).unwrap_or(c_int::MAX)
 }
@@ -190,6 +193,7 @@ pub unsafe extern "C" fn ib_acm_session_ready(session: *mut Session) -> c_int {
 pub unsafe extern "C" fn ib_acm_session_result(session: *mut Session, result: *mut CResult) -> c_int {
     // SAFETY: the caller's promise.
     let Some(session) = (unsafe { session.as_mut() }).filter(|_| !result.is_null()) else { return fail(libc::EINVAL) };
+    let _whole = Uncancelled::new();
     let Some((ticket, answer)) = session.next_result() else { return 0 };
     let (flags, record, number) = match answer {
         Ok(Reply::Path(path)) => (path.flags, path.record, 0),
@@ -198,6 +202,6 @@ pub unsafe extern "C" fn ib_acm_session_result(session: *mut Session, result: *m
         Err(e) => (0, PathRecord::default(), number(&e)),
     };
     // SAFETY: the caller's promise.
-    unsafe { result.write(CResult { ticket: ticket.0, result: number, flags, path: CPath(record.0) }) };
+    unsafe { result.write_unaligned(CResult { ticket: ticket.0, result: number, flags, path: CPath(record.0) }) };
     1
 }

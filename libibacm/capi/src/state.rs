@@ -2,45 +2,39 @@
 
 use std::cell::Cell;
 use std::ffi::c_int;
-use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, TryLockError};
 use std::time::Duration;
 
-use libibacm::{Client, Error, Path, Target};
+use libibacm::{Client, Error, Path, PerProcess, Target, inherited};
 
-type Shared = Mutex<Option<Arc<Client>>>;
+use crate::fork;
 
-/// What one process shares. A forked process has its own, because a thread that is not in it may hold the lock.
-struct Process {
-    pid: u32,
-    client: Shared,
-    child: OnceLock<Box<Process>>,
-}
-
-static FIRST: OnceLock<Process> = OnceLock::new();
-
-impl Process {
-    fn new(client: Option<Arc<Client>>) -> Process {
-        Process { pid: std::process::id(), client: Mutex::new(client), child: OnceLock::new() }
-    }
-}
+/// The client of a process, once there is one.
+pub type Shared = Mutex<Option<Arc<Client>>>;
 
 thread_local! {
     static LAST: Cell<c_int> = const { Cell::new(0) };
 }
 
+fn shared() -> &'static Shared {
+    static SHARED: PerProcess<Shared> = PerProcess::new();
+    // The client goes on with the parent's settings; it starts anew by itself.
+    SHARED.get(|parent| Mutex::new(parent.and_then(|p| inherited(p)?.clone())))
+}
+
 /// The lock is held for moments only, never while a call waits.
 fn lock() -> MutexGuard<'static, Option<Arc<Client>>> {
-    let pid = std::process::id();
-    let mut process = FIRST.get_or_init(|| Process::new(None));
-    while process.pid != pid {
-        let parent = process;
-        // The client goes on with the parent's settings; it starts anew by itself.
-        process = parent.child.get_or_init(|| {
-            let client = parent.client.try_lock().ok().and_then(|c| c.clone());
-            Box::new(Process::new(client))
-        });
+    fork::prepare();
+    shared().lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// The lock, if nobody has it. Whoever forks takes it, so that the child finds the settings.
+pub fn try_lock() -> Option<MutexGuard<'static, Option<Arc<Client>>>> {
+    match shared().try_lock() {
+        Ok(client) => Some(client),
+        Err(TryLockError::Poisoned(e)) => Some(e.into_inner()),
+        Err(TryLockError::WouldBlock) => None,
     }
-    process.client.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// The client of this process.
@@ -48,18 +42,24 @@ pub fn client() -> Arc<Client> {
     lock().get_or_insert_with(Arc::default).clone()
 }
 
-/// Later calls go there; those that wait keep their client.
+/// Replaces the client by one that differs from it as `change` says; calls that wait keep theirs.
+fn replace(change: impl FnOnce(&Client) -> Client) {
+    let mut shared = lock();
+    let new = change(shared.get_or_insert_with(Arc::default));
+    let old = shared.replace(Arc::new(new));
+    drop(shared);
+    // Its connection is closed without the lock.
+    drop(old);
+}
+
+/// Later calls go there.
 pub fn set_target(target: Target) {
-    let mut client = lock();
-    let limit = client.as_ref().map_or(Client::LIMIT, |c| c.limit());
-    *client = Some(Arc::new(Client::new(target).with_limit(limit)));
+    replace(|client| Client::new(target).with_limit(client.limit()));
 }
 
 /// Later calls have this time.
 pub fn set_limit(limit: Duration) {
-    let mut client = lock();
-    let target = client.as_ref().map_or(Target::Published, |c| c.target().clone());
-    *client = Some(Arc::new(Client::new(target).with_limit(limit)));
+    replace(|client| Client::new(client.target().clone()).with_limit(limit));
 }
 
 /// A failure as one number: a status, or a negative errno.
@@ -70,9 +70,14 @@ pub fn number(error: &Error) -> c_int {
     }
 }
 
-/// What a call returns, remembered for its thread: what is negative goes into `errno`.
+/// What a call returns: what is negative goes into `errno`.
+pub fn plain(number: c_int) -> c_int {
+    if number < 0 { fail(-number) } else { number }
+}
+
+/// The same for a call that asks the service, remembered for its thread.
 pub fn result(number: c_int) -> c_int {
-    let value = if number < 0 { fail(-number) } else { number };
+    let value = plain(number);
     // A thread that is ending has nobody left to ask.
     let _ = LAST.try_with(|last| last.set(value));
     value
@@ -84,15 +89,20 @@ pub fn fail(errno: c_int) -> c_int {
     -1
 }
 
-/// What the last call of this thread has returned.
+/// What the last call of this thread that asks the service has returned.
 pub fn last() -> c_int {
     LAST.try_with(Cell::get).unwrap_or(0)
 }
 
-/// A call's answer as a number, with what is done with a path.
-pub fn finish(answer: Result<Path, Error>, take: impl FnOnce(Path) -> c_int) -> c_int {
-    result(match answer {
-        Ok(path) => take(path),
+/// A call's answer as a number, with what is done with a success.
+pub fn answer<T>(answer: Result<T, Error>, take: impl FnOnce(T) -> c_int) -> c_int {
+    match answer {
+        Ok(found) => take(found),
         Err(e) => number(&e),
-    })
+    }
+}
+
+/// The same for a path, as the result of the call.
+pub fn finish(found: Result<Path, Error>, take: impl FnOnce(Path) -> c_int) -> c_int {
+    result(answer(found, take))
 }

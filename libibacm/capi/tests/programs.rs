@@ -1,72 +1,22 @@
 //! C and C++ programs built with nothing but the header, the libraries and pkg-config, as an installation has them.
 
+mod support;
+
 use std::fs;
 use std::io::{Read, Write};
 use std::os::unix::net::UnixListener;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::Command;
 use std::thread;
 use std::time::{Duration, Instant};
 
 use ibacm_c as _;
-use ibacm_wire::client::{Entry, Header, OP_ACK, PATH_FLAGS};
+use ibacm_wire::client::{Entry, Header, OP_ACK, PATH_FLAGS, TYPE_PATH};
 use libibacm::PathRecord;
+use support::{Prefix, root, succeed};
 
-/// The static library that cargo has made beside this program.
-fn static_library() -> PathBuf {
-    let program = std::env::current_exe().expect("a test is a file");
-    let directory = program.parent().expect("in a directory");
-    let made = fs::read_dir(directory).expect("that can be read").flatten().map(|e| e.path()).filter(|p| {
-        let name = p.file_name().unwrap_or_default().to_string_lossy().into_owned();
-        name.starts_with("libibacm_c") && name.ends_with(".a")
-    });
-    made.max_by_key(|p| p.metadata().and_then(|m| m.modified()).ok()).expect("cargo makes it with the tests")
-}
-
-/// Runs a command that must succeed; its output.
-fn succeed(command: &mut Command) -> String {
-    let output = command.output().unwrap_or_else(|e| panic!("{command:?}: {e}"));
-    let said = String::from_utf8_lossy(&output.stdout).into_owned();
-    assert!(output.status.success(), "{command:?}: {said}{}", String::from_utf8_lossy(&output.stderr));
-    said
-}
-
-/// An installation in a directory of its own.
-fn install(name: &str) -> PathBuf {
-    let prefix = Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("libibacm-{name}-{}", std::process::id()));
-    let capi = Path::new(env!("CARGO_MANIFEST_DIR"));
-    succeed(
-        Command::new(capi.join("../../scripts/install-libibacm"))
-            .arg(format!("PREFIX={}", prefix.display()))
-            .arg(format!("LIBRARY={}", static_library().display())),
-    );
-    let text = fs::read_to_string(prefix.join("lib/pkgconfig/libibacm.pc")).unwrap();
-    assert!(!text.contains('@') && text.contains(&format!("Version: {}\n", env!("CARGO_PKG_VERSION"))), "{text}");
-    let manual = succeed(Command::new("mandoc").args(["-T", "lint", "-W", "warning"]).arg(capi.join("../ib_acm.3")));
-    assert_eq!(manual, "");
-    prefix
-}
-
-fn build(prefix: &Path, compiler: &[&str], source: &str, name: &str) -> PathBuf {
-    let flags = succeed(
-        Command::new("pkg-config")
-            .env("PKG_CONFIG_PATH", prefix.join("lib/pkgconfig"))
-            .args(["--cflags", "--libs", "libibacm"]),
-    );
-    let program = prefix.join(name);
-    let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/c").join(source);
-    succeed(
-        Command::new(compiler[0])
-            .args(&compiler[1..])
-            .args(["-Wall", "-Wextra", "-Werror", "-o"])
-            .args([&program, &source])
-            .args(flags.split_whitespace()),
-    );
-    program
-}
-
-fn run(prefix: &Path, program: &Path, server: &str) -> String {
-    succeed(Command::new("timeout").arg("30").arg(program).env("LD_LIBRARY_PATH", prefix.join("lib")).args([
+fn run(prefix: &Prefix, program: &Path, server: &str) -> String {
+    succeed(Command::new("timeout").arg("30").arg(program).env("LD_LIBRARY_PATH", prefix.libraries()).args([
         server,
         "10.77.0.2",
         "fd77::2",
@@ -75,30 +25,99 @@ fn run(prefix: &Path, program: &Path, server: &str) -> String {
     ]))
 }
 
+fn promised() -> Vec<String> {
+    let map = fs::read_to_string(root().join("libibacm/capi/libibacm.map")).unwrap();
+    let symbols = map.lines().filter_map(|l| l.trim().strip_suffix(';')).filter(|l| l.starts_with("ib_acm_"));
+    symbols.map(str::to_owned).collect()
+}
+
+#[test]
+fn an_installation_is_complete() {
+    let prefix = Prefix::install("files");
+    let text = fs::read_to_string(prefix.0.join("lib/pkgconfig/libibacm.pc")).unwrap();
+    assert!(!text.contains('@') && text.contains(&format!("Version: {}\n", env!("CARGO_PKG_VERSION"))), "{text}");
+    for page in ["ib_acm.3", "ib_acm_session.3"] {
+        let page = root().join("libibacm").join(page);
+        assert_eq!(succeed(Command::new("mandoc").args(["-T", "lint", "-W", "warning"]).arg(&page)), "");
+    }
+    // What is exported is declared, and described where man(1) looks for it.
+    let header = fs::read_to_string(prefix.0.join("include/infiniband/ib_acm.h")).unwrap();
+    for symbol in promised() {
+        assert!(header.contains(&format!("{symbol}(")), "{symbol} is not in the header");
+        let page = prefix.0.join(format!("share/man/man3/{symbol}.3.gz"));
+        let text = succeed(Command::new("gzip").arg("-dc").arg(&page));
+        assert!(text.contains(&format!("\n.Fn {symbol} ")), "{symbol} is not in {}", page.display());
+    }
+    // And all of it goes again, with the directories, but for what somebody else has there.
+    fs::write(prefix.0.join("share/theirs"), "").unwrap();
+    prefix.command(&["REMOVE=yes"]);
+    let left: Vec<_> = fs::read_dir(&prefix.0).unwrap().map(|e| e.unwrap().file_name()).collect();
+    assert_eq!(left, ["share"]);
+    assert_eq!(fs::read_dir(prefix.0.join("share")).unwrap().count(), 1);
+    fs::remove_file(prefix.0.join("share/theirs")).unwrap();
+    prefix.command(&["REMOVE=yes"]);
+    assert!(!prefix.0.exists() && prefix.0.parent().unwrap().exists());
+}
+
+#[test]
+fn programs_are_linked_in_every_way() {
+    let prefix = Prefix::install("links");
+    let source = "libibacm/capi/tests/c/everything.c";
+    let nowhere = |program: &Path| assert_eq!(run(&prefix, program, "/nowhere/ibacm.sock"), "resolve_ip -1 2\n");
+    let archive = prefix.libraries().join("libibacm.a");
+    let whole = ["-Wl,--whole-archive".into(), archive.display().to_string(), "-Wl,--no-whole-archive".into()];
+    for (compiler, flags) in [("cc", vec!["-static-libgcc"]), ("c++", vec!["-static-libgcc", "-x", "c++"])] {
+        let program = prefix.0.join("program");
+        let mut command = Command::new(compiler);
+        command.args(flags).arg("-o").arg(&program).arg(root().join(source)).args(["-x", "none"]);
+        succeed(command.args(prefix.flags(&["--static", "--cflags", "--libs"])));
+        nowhere(&program);
+    }
+    // The library's archive, all of it, with the shared libraries of others.
+    let program = prefix.0.join("program");
+    let mut command = Command::new("cc");
+    command.arg("-o").arg(&program).arg(root().join(source)).args(prefix.flags(&["--cflags"])).args(whole);
+    let libraries = prefix.flags(&["--static", "--libs"]);
+    succeed(command.args(libraries.iter().filter(|l| *l != "-libacm")));
+    nowhere(&program);
+    let statuses = prefix.build(&["cc", "-std=c11"], "libibacm/capi/tests/c/statuses.c", "statuses");
+    let mut command = Command::new(statuses);
+    assert_eq!(succeed(command.env("LD_LIBRARY_PATH", prefix.libraries())), "no data\n");
+}
+
 #[test]
 fn only_what_is_promised_is_exported_with_its_version() {
-    let prefix = install("symbols");
+    let prefix = Prefix::install("symbols");
     let symbols = succeed(
         Command::new("nm")
             .args(["-D", "--defined-only", "--with-symbol-versions"])
-            .arg(prefix.join("lib/libibacm.so.1")),
+            .arg(prefix.libraries().join("libibacm.so.1")),
     );
     let exported: Vec<_> = symbols.lines().filter_map(|l| l.split_whitespace().nth(2)).collect();
-    let map = fs::read_to_string(Path::new(env!("CARGO_MANIFEST_DIR")).join("libibacm.map")).unwrap();
-    let mut promised: Vec<_> = map.lines().filter_map(|l| l.trim().strip_suffix(';')).collect();
-    promised.retain(|l| l.starts_with("ib_acm_"));
-    assert_eq!(promised.len(), 20);
+    let promised = promised();
+    assert_eq!(promised.len(), 26);
     for symbol in &promised {
         assert!(exported.contains(&format!("{symbol}@@IBACM_1.0").as_str()), "{symbol} is not in {symbols}");
     }
     // The version itself is a symbol too.
     assert_eq!(exported.len(), promised.len() + 1, "{symbols}");
-    fs::remove_dir_all(prefix).unwrap();
+
+    // The static library has these names and no others, and nothing for a debugger.
+    let file = prefix.libraries().join("libibacm.a");
+    let symbols = succeed(Command::new("nm").args(["-g", "--defined-only"]).arg(&file));
+    let mut exported: Vec<_> = symbols.lines().filter_map(|l| l.split_whitespace().nth(2)).collect();
+    let mut promised: Vec<_> = promised.iter().map(String::as_str).collect();
+    exported.sort_unstable();
+    promised.sort_unstable();
+    assert_eq!(exported, promised);
+    let sections = succeed(Command::new("readelf").args(["-SW"]).arg(&file));
+    assert!(!sections.contains(".debug_") && !sections.contains(".llvm"), "{sections}");
+    assert!(file.metadata().unwrap().len() < 4 << 20);
 }
 
 #[test]
 fn programs_in_c_and_cpp_ask_a_service() {
-    let prefix = install("programs");
+    let prefix = Prefix::install("programs");
     let socket = std::env::temp_dir().join(format!("libibacm-c-{}.sock", std::process::id()));
     let listener = UnixListener::bind(&socket).unwrap();
     thread::spawn(move || {
@@ -113,7 +132,11 @@ fn programs_in_c_and_cpp_ask_a_service() {
                     let mut record = PathRecord::default();
                     record.set_dlid(5);
                     record.set_slid(4);
-                    let asked = PathRecord(Entry::read(&bytes[..length], 0).expect("an entry").info);
+                    let entry = Entry::read(&bytes[..length], 0).expect("an entry");
+                    let asked = PathRecord(entry.info);
+                    if entry.kind == TYPE_PATH {
+                        record.set_dlid(asked.dlid());
+                    }
                     let refuse = asked.dlid() == 0x7777;
                     let (status, length) = if refuse { (3, 16) } else { (0, 88) };
                     let header = Header { opcode: header.opcode | OP_ACK, status, length, ..header };
@@ -128,9 +151,15 @@ fn programs_in_c_and_cpp_ask_a_service() {
             });
         }
     });
-    let c = build(&prefix, &["cc", "-std=c11", "-D_GNU_SOURCE"], "everything.c", "program-c");
-    let cpp = build(&prefix, &["c++", "-std=c++17", "-x", "c++"], "everything.c", "program-cpp");
-    for program in [c, cpp] {
+    let source = "libibacm/capi/tests/c/everything.c";
+    let c = prefix.build(&["cc", "-std=c11", "-D_GNU_SOURCE"], source, "program-c");
+    let cpp = prefix.build(&["c++", "-std=c++17", "-x", "c++"], source, "program-cpp");
+    // All in one file.
+    let whole = prefix.0.join("program-static");
+    let mut command = Command::new("cc");
+    command.arg("-static").arg("-o").arg(&whole).arg(root().join(source));
+    succeed(command.args(prefix.flags(&["--static", "--cflags", "--libs"])));
+    for program in [c, cpp, whole] {
         // No device here has the path's source: the path is found, but not where to send from.
         let said = run(&prefix, &program, &socket.display().to_string());
         assert_eq!(said, "resolve_ip -1 19\n");
@@ -139,10 +168,9 @@ fn programs_in_c_and_cpp_ask_a_service() {
         assert_eq!(said, "resolve_ip -1 2\n");
         assert!(begin.elapsed() < Duration::from_secs(5));
     }
-    let forks = build(&prefix, &["cc", "-std=gnu11", "-pthread"], "forks.c", "forks");
+    let forks = prefix.build(&["cc", "-std=gnu11", "-pthread"], "libibacm/capi/tests/c/forks.c", "forks");
     let mut command = Command::new("timeout");
-    command.arg("30").arg(forks).env("LD_LIBRARY_PATH", prefix.join("lib"));
-    assert_eq!(succeed(command.arg(&socket)), "0 0\n");
+    command.arg("30").arg(forks).env("LD_LIBRARY_PATH", prefix.libraries());
+    assert_eq!(succeed(command.arg(&socket)), "0 0 0\n");
     fs::remove_file(socket).unwrap();
-    fs::remove_dir_all(prefix).unwrap();
 }

@@ -9,7 +9,10 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread;
 use std::time::Duration;
 
-use ibacm_wire::client::{Entry, Header, OP_ACK, PATH_FLAGS};
+use ibacm_wire::client::{
+    COUNTERS, EP_CONFIG_LEN, Entry, HDR_LEN, Header, MAX_ADDRESS, OP_ACK, OP_EP_QUERY, OP_PERF_QUERY, PATH_FLAGS,
+    TYPE_PATH,
+};
 use libibacm::{Address, Client, Error, PathRecord, Status, Target};
 
 pub const LIMIT: Duration = Duration::from_secs(5);
@@ -68,7 +71,11 @@ pub fn request(stream: &mut UnixStream) -> io::Result<Vec<u8>> {
 pub fn record(request: &[u8]) -> PathRecord {
     let mut record = PathRecord::default();
     let last = (0..).map_while(|i| Entry::read(request, i)).last().expect("an entry");
-    record.set_dlid(u16::from_be_bytes([last.info[2], last.info[3]]));
+    if last.kind == TYPE_PATH {
+        record = PathRecord(last.info);
+    } else {
+        record.set_dlid(u16::from_be_bytes([last.info[2], last.info[3]]));
+    }
     record.set_slid(1);
     record
 }
@@ -79,6 +86,25 @@ pub fn answer(request: &[u8]) -> Vec<u8> {
     let mut reply = header.emit().to_vec();
     reply.extend_from_slice(&Entry::path(PATH_FLAGS, &record(request)).emit());
     reply
+}
+
+/// The answer to any request. There is one endpoint.
+pub fn any_answer(request: &[u8]) -> Vec<u8> {
+    let header = Header::read(request).expect("a request");
+    let (data, body) = match header.opcode {
+        OP_PERF_QUERY => ([COUNTERS as u8, 0, 0], vec![0; 8 * COUNTERS]),
+        OP_EP_QUERY if header.data[0] == 1 => {
+            let mut body = vec![0; EP_CONFIG_LEN + 2 * MAX_ADDRESS];
+            (body[8], body[9], body[15]) = (1, 1, 2);
+            body[EP_CONFIG_LEN..EP_CONFIG_LEN + 4].copy_from_slice(b"here");
+            ([1, 0, 0], body)
+        }
+        OP_EP_QUERY => return refusal(request, Status::Einval),
+        _ => return answer(request),
+    };
+    let length = (HDR_LEN + body.len()) as u16;
+    let reply = Header { opcode: header.opcode | OP_ACK, data, length, ..header };
+    [reply.emit().to_vec(), body].concat()
 }
 
 pub fn refusal(request: &[u8], status: Status) -> Vec<u8> {

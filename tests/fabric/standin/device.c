@@ -203,6 +203,9 @@ static int fill_device(struct ibv_context *context, struct ibv_device_attr *attr
 	attr->vendor_part_id = k->info.part_id;
 	attr->max_qp = 4096;
 	attr->max_qp_wr = MAX_QP_WR;
+	/* Two numbers, as some adapters have, for programs that mix them up. */
+	attr->max_qp_rd_atom = 16;
+	attr->max_qp_init_rd_atom = 128;
 	attr->max_sge = MAX_SGE;
 	attr->max_sge_rd = MAX_SGE;
 	attr->max_cq = 4096;

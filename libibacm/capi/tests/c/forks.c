@@ -1,4 +1,7 @@
-/* Forks while other threads ask: forks SOCKET. Says how many children and calls had no answer. */
+/*
+ * Forks while other threads ask, and from a callback: forks SOCKET. Says how many children and calls had no answer, and
+ * how the child of the callback ended.
+ */
 #include <infiniband/ib_acm.h>
 
 #include <pthread.h>
@@ -26,6 +29,41 @@ static void *run(void *unused)
 	return unused;
 }
 
+struct many {
+	int calls, unanswered;
+	pid_t child;
+};
+
+static void each(void *context, size_t index, int result, const struct ib_path_record *path)
+{
+	struct many *many = context;
+
+	(void)index;
+	many->unanswered += !path && result < 0;
+	if (!many->calls++)
+		many->child = fork();
+	if (!many->child)
+		alarm(20);
+}
+
+/* What is open belongs to the parent, and what comes after the child. */
+static int fork_in_callback(void)
+{
+	static const char *dests[600];
+	struct many many = { 0, 0, -1 };
+	int i, left, status = -1;
+
+	/* The child has what is left of it. */
+	ib_acm_set_timeout(20000);
+	for (i = 0; i < 600; i++)
+		dests[i] = "10.77.0.2";
+	left = ib_acm_resolve_many(NULL, dests, 600, each, &many);
+	if (!many.child)
+		_exit(many.calls != 600 || left != many.unanswered || left == 0 || left > 400 || ask());
+	waitpid(many.child, &status, 0);
+	return many.calls != 600 || left ? -1 : status;
+}
+
 int main(int argc, char **argv)
 {
 	pthread_t threads[4];
@@ -50,6 +88,6 @@ int main(int argc, char **argv)
 	stop = 1;
 	for (i = 0; i < 4; i++)
 		pthread_join(threads[i], NULL);
-	printf("%d %d\n", children, (int)failures);
+	printf("%d %d %d\n", children, (int)failures, fork_in_callback());
 	return 0;
 }
