@@ -77,6 +77,8 @@ pub struct Options {
     pub directory: OsString,
     /// `-V`
     pub verbose: bool,
+    /// `--all-counters`
+    pub all_counters: bool,
     /// `--json`
     pub json: bool,
     /// `--timeout`
@@ -169,6 +171,7 @@ fn options(given: &Matches) -> Result<Options, String> {
         opts_file: file("O", "ibacm_opts.cfg"),
         directory: last("D").map_or_else(|| dirs::CONF.into(), OsString::from),
         verbose: given.opt_present("V"),
+        all_counters: given.opt_present("all-counters"),
         json: given.opt_present("json"),
         limit: last("timeout").map_or(Ok(LIMIT), |text| seconds(&text))?,
         stats: given.opt_present("stats") || parallel.is_some() || warmup.is_some(),

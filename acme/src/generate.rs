@@ -24,7 +24,9 @@ const OPTIONS_HEAD: &str = "\
 # A line is a name and a value. Those that begin with '#' are not in force, and show what holds then.
 ";
 /// Their defaults may become better with another version, so that they are not fixed here.
-const NOT_FIXED: [&str; 11] = [
+const NOT_FIXED: [&str; 13] = [
+    "addr_fallback",
+    "multicast_groups",
     "resolve_depth",
     "sa_depth",
     "send_depth",

@@ -79,6 +79,7 @@ pub const MAIN: &[Opt] = &[
     valued("", "warmup", Value::Free("times"), "resolve so many times more before counting starts"),
     maybe("e", Value::Free("endpoint"), "list endpoints, or the one with this number"),
     maybe("P", Value::Choice("counters", COUNTERS), "show counters of the service or of its endpoints"),
+    flag("", "all-counters", "with -P, those too that not every service has"),
     valued("S", "", Value::Service, "service to ask, a socket file or a host"),
     flag("", "json", "one JSON document in place of text"),
     valued("", "timeout", Value::Free("seconds"), "how long to wait for each answer of the service"),
@@ -174,7 +175,7 @@ mod tests {
         let is_option = |w: &str| match w.strip_prefix('-') {
             Some(letter) if letter.chars().count() == 1 => letter != "-",
             Some(name) => {
-                name.strip_prefix('-').is_some_and(|n| n.chars().all(|c| c.is_ascii_lowercase()) && !n.is_empty())
+                name.strip_prefix('-').is_some_and(|n| n.chars().all(|c| c.is_ascii_lowercase() || c == '-') && !n.is_empty())
             }
             None => false,
         };

@@ -25,6 +25,15 @@ fn named(c: &Counters) -> [(&'static str, &'static str, u64); 7] {
     ]
 }
 
+/// Those that not every service has, likewise.
+fn more(c: &Counters) -> [(&'static str, &'static str, Option<u64>); 3] {
+    [
+        ("Addr Neighbour", "addr_neighbour", c.addr_neighbour),
+        ("Addr Link Local", "addr_link_local", c.addr_link_local),
+        ("Addr Preload", "addr_preload", c.addr_preload),
+    ]
+}
+
 /// Headings, which are printed once however many services are asked.
 #[derive(Default)]
 pub struct Labels {
@@ -68,7 +77,7 @@ fn ask_counters(
     list: &mut Vec<Json>,
 ) -> Result<(), Fault> {
     let perf = options.perf.unwrap_or(Perf::Row);
-    let mut show = |out: &mut Out, endpoint, found| one(out, labels, name, perf, endpoint, found, list);
+    let mut show = |out: &mut Out, endpoint, found| one(out, labels, name, options, endpoint, found, list);
     match perf {
         Perf::All => {
             for number in 1..=u8::MAX {
@@ -102,13 +111,14 @@ fn one(
     out: &mut Out,
     labels: &mut Labels,
     name: &str,
-    perf: Perf,
+    options: &Options,
     endpoint: Option<u8>,
     found: Result<Counters, Error>,
     list: &mut Vec<Json>,
 ) -> Result<(), Fault> {
-    let counters = match found {
-        Ok(counters) => named(&counters),
+    let perf = options.perf.unwrap_or(Perf::Row);
+    let found = match found {
+        Ok(counters) => counters,
         Err(e) => {
             let fault = Fault::of(&e);
             if perf == Perf::Address {
@@ -117,6 +127,10 @@ fn one(
             return Err(fault);
         }
     };
+    let mut counters = named(&found).to_vec();
+    if options.all_counters {
+        counters.extend(more(&found).iter().filter_map(|(title, key, value)| Some((*title, *key, (*value)?))));
+    }
     if perf == Perf::Column {
         say!(out, "{name}");
         counters.iter().for_each(|(title, _, value)| say!(out, "{title} : {value}"));
@@ -129,7 +143,8 @@ fn one(
         say!(out, "{name},{}", row(&|c| c.2.to_string()));
     }
     let mut members = vec![("endpoint", endpoint.into())];
-    members.extend(counters.iter().map(|(_, key, value)| (*key, Json::Number(*value))));
+    members.extend(named(&found).iter().map(|(_, key, value)| (*key, Json::Number(*value))));
+    members.extend(more(&found).iter().map(|(_, key, value)| (*key, (*value).into())));
     list.push(Json::Object(members));
     Ok(())
 }

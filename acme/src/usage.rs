@@ -47,6 +47,7 @@ pub fn help(program: &str) -> String {
         "\
 {usage}
 These are not in every ib_acme:
+   --all-counters   - with -P, those too that not every service has
    --json           - one JSON document in place of text
    --timeout SECONDS
                     - how long to wait for each answer of the service, default: 60

@@ -5,8 +5,8 @@ use std::net::IpAddr;
 
 use ibacm_wire::client::{
     COUNTERS, ENTRY_LEN, EP_CONFIG_LEN, EP_FLAG_DEST, EP_FLAG_SOURCE, Entry, FLAG_NODELAY, FLAG_QUERY_SA, HDR_LEN,
-    Header, MAX_ADDRESS, MAX_PROV_NAME, OP_ACK, OP_EP_QUERY, OP_MASK, OP_PERF_QUERY, OP_RESOLVE, TYPE_IP, TYPE_IP6,
-    TYPE_NAME, TYPE_PATH, VERSION,
+    Header, MAX_ADDRESS, MAX_PROV_NAME, More, OP_ACK, OP_EP_QUERY, OP_MASK, OP_PERF_QUERY, OP_RESOLVE, PERF_MORE,
+    TYPE_IP, TYPE_IP6, TYPE_NAME, TYPE_PATH, VERSION,
 };
 use ibacm_wire::{Gid, PathRecord};
 
@@ -139,6 +139,13 @@ pub struct Counters {
     pub route_query: u64,
     /// Requests answered from the cache.
     pub route_cache: u64,
+    /// Addresses that the kernel's neighbour table answered, because nobody did over multicast; `None`, like the two
+    /// that follow, from a service that does not count them.
+    pub addr_neighbour: Option<u64>,
+    /// IPv6 link-local addresses that were answered by the port GUID in them, for the same reason.
+    pub addr_link_local: Option<u64>,
+    /// Addresses taken from the file of addresses that the service has read.
+    pub addr_preload: Option<u64>,
 }
 
 /// An endpoint of the service.
@@ -182,6 +189,10 @@ impl Request {
     pub(crate) fn emit(&self, tid: [u8; 8]) -> Result<Vec<u8>, Error> {
         let mut entries = Vec::new();
         let mut data = [0; 3];
+        if matches!(self, Request::Counters(_)) {
+            // A service that does not know it gives what it has.
+            data[2] = PERF_MORE;
+        }
         match self {
             Request::Resolve { source, destination, cached_only } => {
                 let flag = if *cached_only { FLAG_NODELAY } else { 0 };
@@ -296,10 +307,12 @@ fn counters(header: &Header, reply: &[u8]) -> Result<Counters, Violation> {
     if count < COUNTERS || reply.len() != HDR_LEN + 8 * count {
         return Err(Violation::Length(reply.len()));
     }
-    let at = |i: usize| {
+    let known = |i: usize| {
         let bytes = reply.get(HDR_LEN + 8 * i..).and_then(|b| b.first_chunk());
-        bytes.map(|b| u64::from_be_bytes(*b)).unwrap_or_default()
+        bytes.map(|b| u64::from_be_bytes(*b))
     };
+    let at = |i: usize| known(i).unwrap_or_default();
+    let more = |i: More| known(COUNTERS + i as usize);
     Ok(Counters {
         error: at(0),
         resolve: at(1),
@@ -308,6 +321,9 @@ fn counters(header: &Header, reply: &[u8]) -> Result<Counters, Violation> {
         addr_cache: at(4),
         route_query: at(5),
         route_cache: at(6),
+        addr_neighbour: more(More::AddrNeighbour),
+        addr_link_local: more(More::AddrLinkLocal),
+        addr_preload: more(More::AddrPreload),
     })
 }
 

@@ -144,6 +144,7 @@ _ib_acme() {
                 --warmup 'resolve so many times more before counting starts' \
                 -e 'list endpoints, or the one with this number' \
                 -P 'show counters of the service or of its endpoints' \
+                --all-counters 'with -P, those too that not every service has' \
                 -S 'service to ask, a socket file or a host' \
                 --json 'one JSON document in place of text' \
                 --timeout 'how long to wait for each answer of the service' \

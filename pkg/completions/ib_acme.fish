@@ -34,6 +34,7 @@ complete -c ib_acme -n '__ib_acme_command none' -l warmup -x -d 'resolve so many
 complete -c ib_acme -n '__ib_acme_command none' -s e -d 'list endpoints, or the one with this number'
 complete -c ib_acme -n '__ib_acme_command none' -s P -d 'show counters of the service or of its endpoints'
 complete -c ib_acme -n '__ib_acme_command none; and __ib_acme_behind P vcVh' -a "col\t'the totals, a line for each counter' all\t'those of every endpoint' s\t'those of the endpoint with the address of -s'"
+complete -c ib_acme -n '__ib_acme_command none' -l all-counters -d 'with -P, those too that not every service has'
 complete -c ib_acme -n '__ib_acme_command none' -s S -r -F -a '(__fish_print_hostnames)' -d 'service to ask, a socket file or a host'
 complete -c ib_acme -n '__ib_acme_command none' -l json -d 'one JSON document in place of text'
 complete -c ib_acme -n '__ib_acme_command none' -l timeout -x -d 'how long to wait for each answer of the service'
