@@ -7,8 +7,8 @@
 //! An endpoint that opens for the first time says nothing: nobody knows anything of it that could be wrong.
 //!
 //! Who hears that a peer has another LID or GID has more than the one address in doubt: everything that leads to that
-//! GID, and not to that LID, is asked for again when it is next used. Destinations are gone through for that at most ten
-//! times a second.
+//! GID at another LID, or to that LID with another GID, is asked for again when it is next used. Destinations are gone
+//! through for that at most ten times a second.
 
 use std::collections::VecDeque;
 use std::time::Duration;
@@ -172,7 +172,8 @@ impl Engine {
             let lmc = self.ports.get(e.port.0 as usize).map_or(0, |p| p.info.lmc.min(7));
             for d in e.cache.iter_mut().filter(|d| d.is_learned() && d.state == State::Ready) {
                 let (gid, lid) = (d.path.dgid(), d.path.dlid());
-                let elsewhere = |m: &(Gid, u16)| m.0 == gid && (m.1 ^ lid) >> lmc != 0;
+                // one of the two is another's now
+                let elsewhere = |m: &(Gid, u16)| (m.0 == gid) != (m.1 != 0 && (m.1 ^ lid) >> lmc == 0);
                 if all || gids.iter().any(elsewhere) {
                     d.epoch = d.epoch.wrapping_add(1);
                     let by_path = d.addr().kind() == TYPE_PATH;
