@@ -1,14 +1,15 @@
 //! What a client costs: nothing from the heap for a request that is answered at once, and little
 //! for a connection that is idle.
-#![allow(unsafe_code)] // a counting allocator is an unsafe trait
 
-use std::alloc::{GlobalAlloc, Layout, System};
-use std::cell::Cell;
+#[path = "util/counting.rs"]
+mod counting;
+
 use std::io::{Read, Write};
 use std::net::IpAddr;
 use std::os::unix::net::UnixStream;
 use std::time::Duration;
 
+use counting::counts;
 use ibacm::addr::Addr;
 use ibacm::engine::{self, Action, Config, Engine, LocalName, PkeyChoice, PortId, PortInfo, SystemAddr, Unroutable};
 use ibacm::server::{ClientId, Limits, Outcome, Ready, Server, Service};
@@ -17,39 +18,6 @@ use ibacm_wire::client::{EP_FLAG_DEST, EP_FLAG_SOURCE, Entry, TYPE_IP, TYPE_NAME
 use ibacm_wire::sa::{self, McMember, SaMad};
 use ibacm_wire::{Gid, PathRecord};
 use mio::Poll;
-
-thread_local! {
-    /// Calls of the allocator and bytes in use, of this thread.
-    static COUNTS: Cell<(usize, isize)> = const { Cell::new((0, 0)) };
-}
-
-struct Counting;
-
-fn count(bytes: isize) {
-    // Without a value while the thread ends: nobody looks then.
-    let _ = COUNTS.try_with(|counts| {
-        let (calls, used) = counts.get();
-        counts.set((calls + 1, used + bytes));
-    });
-}
-
-// SAFETY: everything is handed on to the system's allocator unchanged.
-unsafe impl GlobalAlloc for Counting {
-    unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
-        count(layout.size().cast_signed());
-        // SAFETY: the caller keeps the promises, which are the same.
-        unsafe { System.alloc(layout) }
-    }
-
-    unsafe fn dealloc(&self, pointer: *mut u8, layout: Layout) {
-        count(-layout.size().cast_signed());
-        // SAFETY: the caller keeps the promises, which are the same.
-        unsafe { System.dealloc(pointer, layout) }
-    }
-}
-
-#[global_allocator]
-static ALLOCATOR: Counting = Counting;
 
 /// Answers at once, with 88 bytes.
 struct Cached;
@@ -79,14 +47,14 @@ fn an_answer_from_the_cache_allocates_nothing() {
     client.set_read_timeout(Some(Duration::from_secs(5))).unwrap();
     let (message, mut reply) = (request(), [0; 256]);
     let ready = Ready { readable: true, ..Ready::default() };
-    let before = COUNTS.get();
+    let before = counts();
     for _ in 0..1_000 {
         client.write_all(&message).unwrap();
         server.on_client(id, ready, 5, &mut Cached);
         assert_eq!(client.read(&mut reply).unwrap(), 88);
         assert!(!server.has_pending());
     }
-    assert_eq!(COUNTS.get(), before);
+    assert_eq!(counts(), before);
 }
 
 #[test]
@@ -94,7 +62,7 @@ fn an_idle_connection_is_small() {
     let poll = Poll::new().unwrap();
     let mut server = Server::new(poll.registry(), Limits::default()).unwrap();
     let mut clients = Vec::with_capacity(256);
-    let before = COUNTS.get().1;
+    let before = counts().1;
     for _ in 0..256 {
         let (ours, mut client) = UnixStream::pair().unwrap();
         let id = server.insert(ours.into()).unwrap();
@@ -106,7 +74,7 @@ fn an_idle_connection_is_small() {
         server.on_client(id, ready, 5, &mut Cached);
         clients.push(client);
     }
-    let each = (COUNTS.get().1 - before) / 256;
+    let each = (counts().1 - before) / 256;
     println!("{each} bytes for an idle connection");
     assert!(each <= 160, "{each} bytes");
 }
@@ -205,9 +173,9 @@ fn an_answer_that_will_expire_soon_allocates_nothing_either() {
         let outcome = engine.request(now, engine::ClientId(1), &message[..used], &mut nobody, &mut out);
         assert_eq!((outcome, out.len()), (engine::Outcome::Replied, 88));
     };
-    let before = COUNTS.get().0;
+    let before = counts().0;
     (1..59).for_each(|second| (0..20).for_each(|_| ask(&mut engine, second)));
-    assert_eq!(COUNTS.get().0, before);
+    assert_eq!(counts().0, before);
     // nothing is asked before the loop's turn has answered everybody
     assert!(engine.next_action().is_none());
     assert_eq!(engine.next_deadline(), Time(0));
@@ -239,9 +207,9 @@ fn resolving_from_the_cache_allocates_nothing_whatever_is_asked() {
         };
         // the first one may have to choose a source
         ask();
-        let before = COUNTS.get().0;
+        let before = counts().0;
         (0..1_000).for_each(|_| ask());
-        assert_eq!(COUNTS.get().0, before, "{entries:?}");
+        assert_eq!(counts().0, before, "{entries:?}");
         assert!(service.0.next_action().is_none());
     }
 }

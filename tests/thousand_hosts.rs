@@ -2,49 +2,18 @@
 //! undisturbed, with datagrams lost, and with the subnet manager restarting in the middle.
 //!
 //! The figures are printed (`cargo test --test thousand_hosts -- --nocapture`), and explained in docs/scale.md.
-#![allow(unsafe_code)] // a counting allocator is an unsafe trait
 
+#[path = "util/counting.rs"]
+mod counting;
 #[path = "thousand/net.rs"]
 mod net;
 #[path = "thousand/sa.rs"]
 mod sa;
 
-use std::alloc::{GlobalAlloc, Layout, System};
-use std::cell::Cell;
-
+use counting::counts;
 use ibacm::engine::Config;
 use ibacm::time::Time;
 use net::{MS, Net, S};
-
-thread_local! {
-    /// Bytes in use, of this thread.
-    static USED: Cell<isize> = const { Cell::new(0) };
-}
-
-struct Counting;
-
-fn count(bytes: isize) {
-    // Without a value while the thread ends: nobody looks then.
-    let _ = USED.try_with(|used| used.set(used.get() + bytes));
-}
-
-// SAFETY: everything is handed on to the system's allocator unchanged.
-unsafe impl GlobalAlloc for Counting {
-    unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
-        count(layout.size().cast_signed());
-        // SAFETY: the caller keeps the promises, which are the same.
-        unsafe { System.alloc(layout) }
-    }
-
-    unsafe fn dealloc(&self, pointer: *mut u8, layout: Layout) {
-        count(-layout.size().cast_signed());
-        // SAFETY: the caller keeps the promises, which are the same.
-        unsafe { System.dealloc(pointer, layout) }
-    }
-}
-
-#[global_allocator]
-static ALLOCATOR: Counting = Counting;
 
 const HOSTS: usize = 1000;
 const PAIRS: usize = HOSTS * (HOSTS - 1);
@@ -64,7 +33,7 @@ fn job(what: &str, loss: u64, restart: bool) -> Outcome {
     let mut net = Net::new(HOSTS, &Config::default(), loss, SEED);
     // Joins are over, those that were lost included.
     net.run(Time(30 * S), |_| false);
-    let before = USED.get();
+    let before = counts().1;
     let (joins, begin) = (net.sa.joins, net.now);
     net.start_job(50 * MS);
     let done = |net: &Net| net.hosts.iter().map(|h| h.job.done).sum::<usize>();
@@ -78,7 +47,7 @@ fn job(what: &str, loss: u64, restart: bool) -> Outcome {
     net.run(Time(ended.0 + 20 * S), |_| false);
     let failures: u64 = net.hosts.iter().map(|h| h.job.failures).sum();
     let slowest = net.hosts.iter().map(|h| h.job.slowest).max().unwrap_or(0);
-    let used = USED.get() - before;
+    let used = counts().1 - before;
     let outcome = Outcome {
         seconds: (ended.0 - begin.0) as f64 / 1e6,
         multicasts: net.counts.multicasts,

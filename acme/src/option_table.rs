@@ -174,9 +174,9 @@ mod tests {
         let words = help.split(|c: char| c.is_whitespace() || "[],:;()".contains(c));
         let is_option = |w: &str| match w.strip_prefix('-') {
             Some(letter) if letter.chars().count() == 1 => letter != "-",
-            Some(name) => {
-                name.strip_prefix('-').is_some_and(|n| n.chars().all(|c| c.is_ascii_lowercase() || c == '-') && !n.is_empty())
-            }
+            Some(name) => name
+                .strip_prefix('-')
+                .is_some_and(|n| n.chars().all(|c| c.is_ascii_lowercase() || c == '-') && !n.is_empty()),
             None => false,
         };
         let said: BTreeSet<String> = words.filter(|w| is_option(w)).map(str::to_owned).collect();
