@@ -184,7 +184,8 @@ impl Live<'_> {
     pub fn mend(&mut self) {
         self.lab.inject("clear").expect("the subnet answers");
         self.lab.manager("second-stop").expect("the subnet answers");
-        self.lab.manager("start").expect("the subnet answers");
+        // One that has waited behind the second does not always see what happened to links meanwhile.
+        self.lab.manager("restart").expect("the subnet answers");
         for (host, device) in PORTS {
             let node = if device == 0 { host.to_owned() } else { format!("{host}-2") };
             self.lab.console(&format!("ReLink \"{node}\"[1]")).expect("ibsim has a console");

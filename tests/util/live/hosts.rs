@@ -18,7 +18,8 @@ pub const BLUE: u16 = 0x222;
 
 /// Short limits, so that a question that nobody answers ends soon; many at a time, so that it delays nobody; few
 /// destinations, since many that are asked for once are not to fill more and more memory.
-const OPTIONS: &str = "timeout 300\nretries 1\nsa_depth 8\nresolve_depth 8\nsend_depth 8\nmax_destinations 512\n";
+const OPTIONS: &str =
+    "timeout 300\nretries 1\nsa_depth 8\nresolve_depth 8\nsend_depth 8\nmax_destinations 512\nwait_for_device yes\n";
 
 /// An address of `H2` that moves.
 pub const MOVES: &str = "10.77.5.1";
