@@ -117,8 +117,13 @@ impl fmt::Display for Addr {
             TYPE_GID => Gid(*self.bytes.first_chunk().unwrap_or(&[0; 16])).fmt(f),
             TYPE_LID => write!(f, "LID {}", u16::from_be_bytes([self.bytes[0], self.bytes[1]])),
             _ => {
+                // its end, by what is known of it: a LID or a GID does
                 let p = PathRecord(self.bytes);
-                write!(f, "path to {}, LID {}", p.dgid(), p.dlid())
+                match (p.dgid(), p.dlid()) {
+                    (gid, lid) if gid.is_zero() => write!(f, "LID {lid}"),
+                    (gid, 0) => gid.fmt(f),
+                    (gid, lid) => write!(f, "{gid}, LID {lid}"),
+                }
             }
         }
     }

@@ -174,7 +174,7 @@ impl Daemon {
 
     /// The device is gone: its ports are told down, its descriptors are watched no more. It is looked for again soon.
     pub(super) fn device_lost(&mut self, index: usize, why: &str) {
-        let Some(device) = self.devices.get_mut(index).and_then(Option::take) else { return };
+        let Some(mut device) = self.devices.get_mut(index).and_then(Option::take) else { return };
         log!(0, "{} is lost: {why}", device.name());
         let endpoints = self.endpoints.extract_if(|_, e| e.is_on(&device.ud)).map(|(_, e)| e).collect();
         let ports: Vec<PortId> = self.ports.iter().filter(|(_, at)| at.0 == index).map(|(id, _)| *id).collect();
@@ -189,6 +189,9 @@ impl Daemon {
             // it may be gone from the set with the device already
             let _ = registry.deregister(&mut SourceFd(&fd));
         }
+        // nothing lingers on these, and as long as they are open nobody else gets the SA's reports: not the device that
+        // comes back either
+        device.ports.iter_mut().for_each(|p| p.umad = None);
         self.lost.push_back(Lost { until: self.now.plus(LINGER), _endpoints: endpoints, _device: device });
         self.hurry_until = self.now.plus(HURRY);
         self.next_check = self.next_check.min(self.now.plus(RESCAN));

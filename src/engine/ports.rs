@@ -252,7 +252,7 @@ impl Engine {
             self.actions.push_back(Action::Open { ep, port, pkey_index });
         } else if wanted.is_empty() {
             // as if the service had been started now
-            self.endpoint_down(ep);
+            self.endpoint_closed(ep, true);
         } else if e.pkey_index != pkey_index || e.pkey != pkey {
             // the QP names its P_Key by index; what is known of others stays true
             (e.pkey, e.pkey_index, e.qpn) = (pkey, pkey_index, None);
@@ -291,6 +291,12 @@ impl Engine {
 
     /// The endpoint's QP goes; whoever waits is told, what is known of others is kept but doubted.
     fn endpoint_down(&mut self, ep: EpId) {
+        self.endpoint_closed(ep, false);
+    }
+
+    /// The same; with `port_stays`, questions for paths by GID or LID are answered all the same, for which the SA is all
+    /// that is needed.
+    fn endpoint_closed(&mut self, ep: EpId, port_stays: bool) {
         let e = &mut self.eps[ep.0 as usize];
         e.up = false;
         e.qpn = None;
@@ -299,7 +305,7 @@ impl Engine {
         e.responses_sent = 0;
         self.actions.push_back(Action::Close { ep });
         self.reset_groups(ep);
-        self.fail_all(ep, Status::Enotconn);
+        self.fail_all(ep, Status::Enotconn, port_stays);
         self.doubt_paths(ep);
         let (device, port) = (self.info(ep).device.clone(), self.info(ep).port);
         let pkey = self.eps[ep.0 as usize].pkey;

@@ -277,9 +277,12 @@ impl Engine {
         if d.state != State::QueryRoute {
             return;
         }
+        let d_kind = d.addr().kind();
         if d.epoch != epoch {
             // what was asked for is no longer what is wanted: the peer has moved, or this host has
-            if self.eps[ep.0 as usize].up && self.ask_route(now, ep, dest).is_ok() {
+            let e = &self.eps[ep.0 as usize];
+            let by_path = d_kind == TYPE_PATH && self.ports[e.port.0 as usize].info.active;
+            if (e.up || by_path) && self.ask_route(now, ep, dest).is_ok() {
                 return;
             }
             return self.fail(now, ep, dest, Status::Enotconn, "the port changed");
@@ -382,11 +385,14 @@ impl Engine {
     }
 
     /// Everything that is under way on an endpoint fails.
-    pub(super) fn fail_all(&mut self, ep: EpId, status: Status) {
+    pub(super) fn fail_all(&mut self, ep: EpId, status: Status, but_paths: bool) {
         let e = &mut self.eps[ep.0 as usize];
         e.await_group.clear();
         e.overdue.clear();
-        let dests: Vec<DestId> = e.pending.keys().copied().collect();
+        let asks_sa = |dest: &DestId| {
+            e.cache.get(*dest).is_some_and(|d| d.state == State::QueryRoute && d.addr().kind() == TYPE_PATH)
+        };
+        let dests: Vec<DestId> = e.pending.keys().copied().filter(|d| !(but_paths && asks_sa(d))).collect();
         for dest in dests {
             let Some(mut pending) = self.take_pending(ep, dest) else { continue };
             pending.waiters.retain(|w| matches!(w, Waiter::Client { .. }));

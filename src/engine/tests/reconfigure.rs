@@ -161,3 +161,18 @@ fn fewer_questions_at_a_time_than_are_on_their_way_is_no_busy_loop() {
     net.run(MS);
     assert_eq!(net.joins, 2, "joins do not wait for paths");
 }
+
+#[test]
+fn a_path_by_gid_is_found_although_the_endpoint_loses_its_last_address() {
+    let mut net = Net::new(2, &Config::default());
+    let mut question = PathRecord::default();
+    question.set_dgid(gid(1));
+    let by_gid = net.start(0, &[Entry::path(0, &question)]);
+    let by_address = net.start(0, &[from(0), to(1)]);
+    net.hosts[0].engine.set_names(Vec::new());
+    net.set_ips(0, &[]);
+    net.run(5 * MS);
+    assert_eq!(path(&net.hosts[0].replies.remove(&by_gid).expect("an answer")).dgid(), gid(1));
+    let refused = net.hosts[0].replies.remove(&by_address).expect("an answer");
+    assert_eq!(status(&refused), Status::Enotconn as u8);
+}
