@@ -50,7 +50,8 @@ const EVENTS: usize = 256;
 const SHARE: usize = 64;
 /// How often the state of ports is looked at for changes that no event told of.
 const CHECK: Duration = Duration::from_secs(30);
-/// How long after a change of the interfaces the ports and devices are looked at: it may be news of them too.
+/// How long after a change of the interfaces, or an event of a device, ports and devices are looked at: there may be more
+/// that nobody tells of.
 const SETTLE: Duration = Duration::from_secs(1);
 /// How long requests in flight may take to end when the daemon is told to.
 const DRAIN: Duration = Duration::from_secs(2);

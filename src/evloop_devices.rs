@@ -7,7 +7,7 @@ use mio::unix::SourceFd;
 use mio::{Interest, Token};
 
 use super::manager::RESCAN;
-use super::{Daemon, SHARE};
+use super::{Daemon, SETTLE, SHARE};
 use crate::device::{self, Device, open_umad};
 use crate::engine::PortId;
 use crate::log;
@@ -97,15 +97,17 @@ impl Daemon {
                 let gids_changed = old.is_none_or(|old| old.gids != info.gids);
                 self.ports_changed |= old.is_none_or(|old| old.active != active);
                 let reports = device.ports.get(place).and_then(|p| p.umad.as_ref()).is_some_and(UmadPort::has_reports);
+                // the kernel changes the prefix in an interface's address some time after the port's, and tells nobody
+                let outdated = active && self.rtnl.as_ref().is_some_and(|r| r.table().has_other_prefix(&info.gids));
                 let id = self.engine.set_port(self.now, info);
                 self.engine.set_reports(self.now, id, reports);
                 self.ports.insert(id, (index, place));
                 if gids_changed {
                     // address handles hold indices into the table, and interfaces are known by GID
                     self.endpoints.values_mut().for_each(|e| e.forget_handles());
-                    if let Some(r) = &mut self.rtnl {
-                        r.resync(self.now.0);
-                    }
+                }
+                if let Some(r) = self.rtnl.as_mut().filter(|_| gids_changed || outdated) {
+                    r.resync(self.now.0);
                 }
                 Some(id)
             }
@@ -155,6 +157,10 @@ impl Daemon {
                 Some(port) => port.1 |= rejoin,
                 None => touched.push((event.port, rejoin)),
             }
+        }
+        if !touched.is_empty() {
+            // what the kernel makes of an event may come later, and without another one
+            self.next_check = self.next_check.min(self.now.plus(SETTLE));
         }
         for (number, rejoin) in touched {
             let was_active = self.is_active(index, number);

@@ -268,6 +268,15 @@ impl Table {
         here.map(|(index, i)| Place { index: *index, near: i.addrs.keys().any(|a| is_near(a, ip)) }).collect()
     }
 
+    /// Whether an interface is that of one of these GIDs, but with another subnet prefix: an outdated one, if the port's
+    /// has changed.
+    #[must_use]
+    pub fn has_other_prefix(&self, gids: &[Gid]) -> bool {
+        let guid = |gid: &Gid| gid.0.last_chunk::<8>().copied();
+        let here = self.interfaces.values().filter_map(|i| i.gid()).map(Gid);
+        here.filter(|gid| !gids.contains(gid)).any(|gid| gids.iter().any(|g| guid(g) == guid(&gid)))
+    }
+
     /// Whether the snapshot may differ from the last time that this was asked.
     pub fn take_changed(&mut self) -> bool {
         std::mem::take(&mut self.changed)

@@ -196,3 +196,17 @@ fn interfaces_of_a_port_and_who_is_near_them() {
     assert_eq!(table.place(2), Some(([2; 16], 0xffff)));
     assert_eq!(table.place(7), None);
 }
+
+#[test]
+fn an_interface_with_the_prefix_that_the_port_had_before_is_outdated() {
+    let mut table = Table::default();
+    table.link(link(1, "ib0", Some(HW)), 0);
+    let (own, mut other_prefix, mut other_port) = ([7; 16], [7; 16], [7; 16]);
+    other_prefix[0] = 8;
+    other_port[15] = 8;
+    assert!(!table.has_other_prefix(&[Gid(own)]));
+    assert!(table.has_other_prefix(&[Gid(other_prefix)]));
+    assert!(!table.has_other_prefix(&[Gid(other_port)]), "another port's");
+    assert!(!table.has_other_prefix(&[Gid(other_prefix), Gid(own)]), "both are the port's");
+    assert!(!table.has_other_prefix(&[]));
+}

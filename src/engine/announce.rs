@@ -15,10 +15,11 @@ use std::time::Duration;
 
 use ibacm_wire::Gid;
 use ibacm_wire::client::TYPE_PATH;
-use ibacm_wire::datagram::{Datagram, Groups, MULTICAST_QPN, Request};
+use ibacm_wire::datagram::{Datagram, MULTICAST_QPN, Request};
 
 use super::Engine;
 use super::action::{Action, Av, EpId};
+use super::config::RouteProt;
 use crate::addr::Addr;
 use crate::cache::State;
 use crate::time::Time;
@@ -127,7 +128,7 @@ impl Engine {
         e.announcement.at = None;
         // without a group: when it is joined
         let Some(first) = e.first_group().filter(|_| e.up).copied() else { return };
-        let offered = Groups::new(e.groups.iter().filter(|g| g.joined.is_some()).map(|g| g.mgid));
+        let offered = e.offered();
         let Some(round) = e.announcement.queue.front().map(|(_, again)| *again) else { return };
         for _ in 0..SHARE {
             let e = &mut self.eps[ep.0 as usize];
@@ -167,6 +168,8 @@ impl Engine {
         let gids = std::mem::take(&mut self.moved.gids);
         self.moved.walk_at = now.plus(WALK);
         let all = gids.len() >= MAX_MOVED;
+        // there the path would be made again from the same GID and LID, with nobody to say that they are wrong
+        let acm = self.config.route_prot == RouteProt::Acm;
         let mut doubted = 0;
         for e in &mut self.eps {
             let lmc = self.ports.get(e.port.0 as usize).map_or(0, |p| p.info.lmc.min(7));
@@ -177,7 +180,7 @@ impl Engine {
                 if all || gids.iter().any(elsewhere) {
                     d.epoch = d.epoch.wrapping_add(1);
                     let by_path = d.addr().kind() == TYPE_PATH;
-                    d.state = if by_path || d.peer.qpn == 0 { State::Init } else { State::AddrResolved };
+                    d.state = if by_path || acm || d.peer.qpn == 0 { State::Init } else { State::AddrResolved };
                     doubted += 1;
                 }
             }

@@ -2,7 +2,7 @@
 
 use super::sim::{MS, Net, S, Sa, gid, ip, path};
 use super::{from, to};
-use crate::engine::Config;
+use crate::engine::{Config, RouteProt, SystemAddr};
 use ibacm_wire::client::Entry;
 use ibacm_wire::{Gid, PathRecord};
 
@@ -108,4 +108,19 @@ fn an_endpoint_without_addresses_is_none() {
     net.run(10 * MS);
     assert_eq!((net.hosts[1].engine.summary(), net.hosts[1].qps.len()), ((1, 1, 1), 1));
     assert_eq!(path(&net.ask(0, &[from(0), to(1)], 5 * MS).unwrap()).dgid(), gid(1));
+}
+
+#[test]
+fn a_peer_s_new_gid_is_followed_where_paths_are_made_from_the_group_too() {
+    for route_prot in [RouteProt::Sa, RouteProt::Acm] {
+        let mut net = Net::new(3, &Config { route_prot, ..Config::default() });
+        assert_eq!(path(&net.ask(0, &[from(0), to(1)], 5 * MS).unwrap()).dgid(), gid(1));
+        let mut other = gid(1);
+        other.0[..2].copy_from_slice(&[0xfe, 0xc0]);
+        net.change_port(1, |p| p.gids = vec![other]);
+        let there = SystemAddr { ip: ip(1), prefix_len: 16, gid: other, pkey: 0xffff };
+        net.hosts[1].engine.set_system_addrs(vec![there]);
+        net.run(HEARD);
+        assert_eq!(path(&net.ask(0, &[from(0), to(1)], 5 * MS).unwrap()).dgid(), other, "{route_prot:?}");
+    }
 }
