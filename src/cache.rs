@@ -73,6 +73,8 @@ pub struct Dest {
     pub origin: Origin,
     /// Somebody waits for it, or it may not go.
     pinned: bool,
+    /// Nobody here has asked for it: it is the first to go.
+    cold: bool,
     /// Increases when what a route query asked for is no longer what is wanted.
     pub epoch: u16,
     /// The peer.
@@ -174,9 +176,10 @@ impl Cache {
         self.dests.get_mut(id.index as usize).filter(|d| d.generation == id.generation)
     }
 
-    /// Marks the entry as just used.
+    /// Marks the entry as just used by somebody here.
     pub fn touch(&mut self, id: DestId) {
-        let Some(d) = self.get(id) else { return };
+        let Some(d) = self.get_mut(id) else { return };
+        d.cold = false;
         if !d.pinned && self.newest != id.index {
             self.unlink(id.index);
             self.link_newest(id.index);
@@ -203,6 +206,7 @@ impl Cache {
             state: State::Init,
             origin,
             pinned: origin != Origin::Learned,
+            cold,
             epoch: 0,
             peer: Peer::default(),
             path: PathRecord::default(),
@@ -256,8 +260,11 @@ impl Cache {
             return;
         }
         d.pinned = pinned;
+        let cold = d.cold;
         if pinned {
             self.unlink(id.index);
+        } else if cold {
+            self.link_oldest(id.index);
         } else {
             self.link_newest(id.index);
         }
@@ -364,6 +371,24 @@ mod tests {
         }
         assert_eq!(c.find(&Addr::lid(1)), Some(used));
         assert_eq!(c.len(), 2);
+    }
+
+    #[test]
+    fn what_was_waited_for_by_nobody_here_is_still_the_first_to_go() {
+        let mut c = cache(3);
+        let used = learn(&mut c, 1);
+        let (heard, wanted) =
+            (c.insert(&Addr::lid(2), Origin::Learned, true), c.insert(&Addr::lid(3), Origin::Learned, true));
+        for id in [heard, wanted].into_iter().flatten() {
+            c.pin(id, true);
+        }
+        c.touch(wanted.unwrap());
+        for id in [heard, wanted].into_iter().flatten() {
+            c.pin(id, false);
+        }
+        learn(&mut c, 4);
+        assert!(c.get(heard.unwrap()).is_none());
+        assert!(c.get(used).is_some() && c.get(wanted.unwrap()).is_some());
     }
 
     #[test]

@@ -17,6 +17,8 @@ use crate::time::Time;
 
 /// Questions that wait for their turn at most.
 pub const MAX_QUEUE: usize = 16_384;
+/// Questions that only peers wait for, and that wait for their turn.
+pub const MAX_PEERS: usize = 256;
 const BUSY_PAUSE: Duration = Duration::from_millis(50);
 const BUSY_PAUSE_MAX: Duration = Duration::from_secs(2);
 /// How much longer than the kernel should need an answer is waited for, in case that the kernel never gives the
@@ -125,8 +127,12 @@ struct Request<P> {
     ask: Ask,
     /// Nobody waits for the answer.
     idle: bool,
+    /// Only peers do.
+    peers: bool,
     /// Since when it waits for its turn or, once sent, for an answer.
     since: Time,
+    /// Since when it is a question, however often it had to be asked.
+    first: Time,
     /// When the first "busy" came.
     busy_since: Option<Time>,
     busy: u32,
@@ -134,10 +140,25 @@ struct Request<P> {
     late: bool,
 }
 
+impl<P> Request<P> {
+    fn new(now: Time, who: P, ask: Ask) -> Request<P> {
+        let (idle, peers, busy_since, busy, late) = Default::default();
+        Request { who, ask, idle, peers, since: now, first: now, busy_since, busy, late }
+    }
+
+    /// When its time is up: this long after it was last sent or queued, but twice that after it was first asked, however
+    /// often the subnet administrator has moved since.
+    fn end(&self, limit: Duration) -> Time {
+        let longest = if self.idle { Time::NEVER } else { self.first.plus(limit.saturating_mul(2)) };
+        self.since.plus(limit).min(longest)
+    }
+}
+
 /// Whose turn it is.
 enum Turn {
     Join,
     Other,
+    Peers,
     Idle,
 }
 
@@ -148,6 +169,9 @@ pub struct SaClient<P> {
     /// Joins that wait for their turn. They have a turn of their own: an SA that is silent about groups may still know
     /// paths.
     joins: VecDeque<Request<P>>,
+    /// What only peers wait for. Anybody on the fabric can make such questions, so they are few, come after those of
+    /// clients, and leave clients half of the depth.
+    peers: VecDeque<Request<P>>,
     /// What nobody waits for: asked one by one, while nothing else is asked.
     idle: VecDeque<Request<P>>,
     open: HashMap<u32, Request<P>>,
@@ -165,6 +189,7 @@ impl<P> SaClient<P> {
             config,
             queue: VecDeque::new(),
             joins: VecDeque::new(),
+            peers: VecDeque::new(),
             idle: VecDeque::new(),
             open: HashMap::new(),
             next_tid: rng.next_u64() as u32,
@@ -181,7 +206,7 @@ impl<P> SaClient<P> {
 
     /// Questions waiting and on their way, but for those that wait for an idle moment.
     pub fn len(&self) -> usize {
-        self.queue.len() + self.joins.len() + self.open.len()
+        self.queue.len() + self.joins.len() + self.peers.len() + self.open.len()
     }
 
     /// Whether there are none.
@@ -195,7 +220,7 @@ impl<P> SaClient<P> {
         if self.queue.len() + self.joins.len() >= MAX_QUEUE {
             return Err(who);
         }
-        let request = Request { who, ask, idle: false, since: now, busy_since: None, busy: 0, late: false };
+        let request = Request::new(now, who, ask);
         match ask {
             Ask::Join(_) => self.joins.push_front(request),
             Ask::Path(_) | Ask::Inform(_) => self.queue.push_back(request),
@@ -209,13 +234,35 @@ impl<P> SaClient<P> {
         if self.idle.len() >= MAX_QUEUE {
             return Err(who);
         }
-        self.idle.push_back(Request { who, ask, idle: true, since: now, busy_since: None, busy: 0, late: false });
+        self.idle.push_back(Request { idle: true, ..Request::new(now, who, ask) });
         Ok(())
+    }
+
+    /// Adds a question that only peers wait for, unless `most` of them wait for their turn. Gives `who` back then.
+    pub fn submit_for_peers(&mut self, now: Time, who: P, ask: Ask, most: usize) -> Result<(), P> {
+        if self.peers.len() >= most.min(MAX_PEERS) {
+            return Err(who);
+        }
+        self.peers.push_back(Request { peers: true, ..Request::new(now, who, ask) });
+        Ok(())
+    }
+
+    /// A client has begun to wait for what only peers waited for: the question gets a client's turn.
+    pub fn promote(&mut self, now: Time, is_it: impl Fn(&P) -> bool) {
+        self.open.values_mut().filter(|r| r.peers && is_it(&r.who)).for_each(|r| r.peers = false);
+        if self.queue.len() + self.joins.len() >= MAX_QUEUE {
+            return;
+        }
+        if let Some(i) = self.peers.iter().position(|r| is_it(&r.who))
+            && let Some(request) = self.peers.remove(i)
+        {
+            self.queue.push_back(Request { peers: false, since: now, first: now, ..request });
+        }
     }
 
     /// Takes out what has not been sent and is `unwanted`.
     pub fn withdraw(&mut self, unwanted: impl Fn(&P) -> bool) {
-        for queue in [&mut self.joins, &mut self.queue, &mut self.idle] {
+        for queue in [&mut self.joins, &mut self.queue, &mut self.peers, &mut self.idle] {
             queue.retain(|r| !unwanted(&r.who));
         }
     }
@@ -224,6 +271,7 @@ impl<P> SaClient<P> {
     fn push_front(&mut self, request: Request<P>) {
         match request.ask {
             _ if request.idle => self.idle.push_front(request),
+            _ if request.peers => self.peers.push_front(request),
             Ask::Join(_) => self.joins.push_front(request),
             Ask::Path(_) | Ask::Inform(_) => self.queue.push_front(request),
         }
@@ -231,7 +279,7 @@ impl<P> SaClient<P> {
 
     /// The queue whose turn it is, as far as the depth goes: joins and other questions have it each for itself.
     fn turn(&self) -> Option<Turn> {
-        if self.joins.is_empty() && self.queue.is_empty() {
+        if self.joins.is_empty() && self.queue.is_empty() && self.peers.is_empty() {
             return (!self.idle.is_empty() && self.open.is_empty()).then_some(Turn::Idle);
         }
         let counted = self.open.values().filter(|r| !r.idle && !r.late);
@@ -239,7 +287,15 @@ impl<P> SaClient<P> {
         if !self.joins.is_empty() && joins < self.config.depth {
             return Some(Turn::Join);
         }
-        (!self.queue.is_empty() && counted.count() - joins < self.config.depth).then_some(Turn::Other)
+        if counted.count() - joins >= self.config.depth {
+            return None;
+        }
+        if !self.queue.is_empty() {
+            return Some(Turn::Other);
+        }
+        // also those that are late: what peers can make does not use up what clients have for that
+        let peers = self.open.values().filter(|r| r.peers).count();
+        (!self.peers.is_empty() && peers < (self.config.depth / 2).max(1)).then_some(Turn::Peers)
     }
 
     /// When the oldest question that keeps others waiting becomes late.
@@ -253,8 +309,9 @@ impl<P> SaClient<P> {
         if self.late_at() > now {
             return;
         }
-        let joins = !self.joins.is_empty();
-        let blocks = |r: &&mut Request<P>| !r.idle && !r.late && matches!(r.ask, Ask::Join(_)) == joins;
+        let (joins, others) = (!self.joins.is_empty(), !self.queue.is_empty());
+        let in_the_way = |r: &Request<P>| if matches!(r.ask, Ask::Join(_)) { joins } else { others };
+        let blocks = |r: &&mut Request<P>| !r.idle && !r.late && in_the_way(r);
         if let Some(oldest) = self.open.values_mut().filter(blocks).min_by_key(|r| r.since) {
             oldest.late = true;
         }
@@ -270,6 +327,7 @@ impl<P> SaClient<P> {
         let mut request = match self.turn()? {
             Turn::Join => self.joins.pop_front()?,
             Turn::Other => self.queue.pop_front()?,
+            Turn::Peers => self.peers.pop_front()?,
             Turn::Idle if now < self.idle_until => return None,
             Turn::Idle => self.idle.pop_front()?,
         };
@@ -349,16 +407,20 @@ impl<P> SaClient<P> {
     /// Lets time pass: one question whose time is up, or `None` when all that is due has happened.
     pub fn on_time(&mut self, now: Time) -> Option<Answer<P>> {
         let limit = self.config.total();
-        if let Some(i) = self.joins.iter().position(|r| r.since.plus(limit) <= now) {
+        if let Some(i) = self.joins.iter().position(|r| r.end(limit) <= now) {
             let who = self.joins.remove(i)?.who;
             return Some(Answer { who, result: Err(SaError::Timeout) });
         }
         // the queue is in order of time but for repeated questions in front, which are few
-        if let Some(i) = self.queue.iter().take(64).position(|r| r.since.plus(limit) <= now) {
+        if let Some(i) = self.queue.iter().take(64).position(|r| r.end(limit) <= now) {
             let who = self.queue.remove(i)?.who;
             return Some(Answer { who, result: Err(SaError::Timeout) });
         }
-        let lost = |r: &Request<P>| r.since.plus(limit + GRACE) <= now;
+        if let Some(i) = self.peers.iter().position(|r| r.end(limit) <= now) {
+            let who = self.peers.remove(i)?.who;
+            return Some(Answer { who, result: Err(SaError::Timeout) });
+        }
+        let lost = |r: &Request<P>| r.end(limit + GRACE) <= now;
         let tid = *self.open.iter().find(|(_, r)| lost(r))?.0;
         let who = self.open.remove(&tid)?.who;
         Some(Answer { who, result: Err(SaError::Timeout) })
@@ -368,8 +430,8 @@ impl<P> SaClient<P> {
     /// happening.
     pub fn next_deadline(&self) -> Time {
         let limit = self.config.total();
-        let queued = self.joins.iter().chain(self.queue.iter().take(64)).map(|r| r.since.plus(limit)).min();
-        let open = self.open.values().map(|r| r.since.plus(limit + GRACE)).min().unwrap_or(Time::NEVER);
+        let queued = self.joins.iter().chain(&self.peers).chain(self.queue.iter().take(64)).map(|r| r.end(limit)).min();
+        let open = self.open.values().map(|r| r.end(limit + GRACE)).min().unwrap_or(Time::NEVER);
         let resume = match self.turn() {
             None => self.late_at().max(self.paused_until),
             Some(Turn::Idle) => self.paused_until.max(self.idle_until),
@@ -386,6 +448,7 @@ impl<P> SaClient<P> {
             .joins
             .drain(..)
             .chain(self.queue.drain(..))
+            .chain(self.peers.drain(..))
             .chain(self.idle.drain(..))
             .map(|r| r.who)
             .chain(open)

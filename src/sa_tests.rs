@@ -243,3 +243,17 @@ fn an_sa_that_answers_nothing_is_asked_ever_more_rarely() {
     }
     assert_eq!(sent, [0, 20, 60, 140, 300, 620, 1260], "milliseconds");
 }
+
+#[test]
+fn an_sa_that_moves_all_the_time_does_not_make_a_question_endless() {
+    let (mut c, _) = client(1);
+    c.submit(Time(0), 1, question(1)).unwrap();
+    let mut now = Time(0);
+    while c.on_time(now).is_none() {
+        c.resend_all(now);
+        c.next_to_send(now);
+        now = Time(now.0 + 500_000);
+        assert!(now < Time(20_000_000), "it ends");
+    }
+    assert!(now >= Time(2_000_000));
+}

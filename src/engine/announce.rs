@@ -10,7 +10,7 @@
 //! GID at another LID, or to that LID with another GID, is asked for again when it is next used. Destinations are gone
 //! through for that at most ten times a second.
 
-use std::collections::VecDeque;
+use std::collections::{HashMap, VecDeque};
 use std::time::Duration;
 
 use ibacm_wire::Gid;
@@ -18,7 +18,7 @@ use ibacm_wire::client::TYPE_PATH;
 use ibacm_wire::datagram::{Datagram, MULTICAST_QPN, Request};
 
 use super::Engine;
-use super::action::{Action, Av, EpId};
+use super::action::{Action, Av, EpId, PortId};
 use super::config::RouteProt;
 use crate::addr::Addr;
 use crate::cache::State;
@@ -67,8 +67,9 @@ impl Announcement {
 /// GIDs of peers that have moved.
 #[derive(Default)]
 pub(super) struct Moved {
-    /// With the LID that they have now; 0 if nobody has the GID, as far as is known.
-    gids: Vec<(Gid, u16)>,
+    /// With the LID that they have now, and the port that heard of it, since LIDs are of its subnet alone; LID 0 if
+    /// nobody has the GID, as far as is known.
+    gids: HashMap<Gid, (PortId, u16)>,
     walk_at: Time,
 }
 
@@ -77,6 +78,12 @@ impl Moved {
     pub fn deadline(&self) -> Time {
         if self.gids.is_empty() { Time::NEVER } else { self.walk_at }
     }
+}
+
+/// GIDs that are at one LID now.
+struct Residents {
+    one: Gid,
+    more: bool,
 }
 
 impl Engine {
@@ -150,13 +157,9 @@ impl Engine {
     }
 
     /// A peer was heard of under another GID than this one, or (`lid`) at this LID: other paths are in doubt.
-    pub(super) fn peer_moved(&mut self, gid: Gid, lid: u16) {
-        if gid.is_zero() || self.moved.gids.len() >= MAX_MOVED {
-            return;
-        }
-        match self.moved.gids.iter_mut().find(|m| m.0 == gid) {
-            Some(known) => known.1 = lid,
-            None => self.moved.gids.push((gid, lid)),
+    pub(super) fn peer_moved(&mut self, ep: EpId, gid: Gid, lid: u16) {
+        if !gid.is_zero() && self.moved.gids.len() < MAX_MOVED {
+            self.moved.gids.insert(gid, (self.eps[ep.0 as usize].port, lid));
         }
     }
 
@@ -170,14 +173,21 @@ impl Engine {
         let all = gids.len() >= MAX_MOVED;
         // there the path would be made again from the same GID and LID, with nobody to say that they are wrong
         let acm = self.config.route_prot == RouteProt::Acm;
+        let lmc = |port: PortId| self.ports.get(port.0 as usize).map_or(0, |p| p.info.lmc.min(7));
+        let mut lids: HashMap<(PortId, u16), Residents> = HashMap::new();
+        for (gid, (port, lid)) in gids.iter().filter(|(_, (_, lid))| *lid != 0) {
+            let place = lids.entry((*port, lid >> lmc(*port)));
+            place.and_modify(|r| r.more = true).or_insert(Residents { one: *gid, more: false });
+        }
         let mut doubted = 0;
         for e in &mut self.eps {
-            let lmc = self.ports.get(e.port.0 as usize).map_or(0, |p| p.info.lmc.min(7));
+            let (port, lmc) = (e.port, lmc(e.port));
             for d in e.cache.iter_mut().filter(|d| d.is_learned() && d.state == State::Ready) {
                 let (gid, lid) = (d.path.dgid(), d.path.dlid());
                 // one of the two is another's now
-                let elsewhere = |m: &(Gid, u16)| (m.0 == gid) != (m.1 != 0 && (m.1 ^ lid) >> lmc == 0);
-                if all || gids.iter().any(elsewhere) {
+                let left = gids.get(&gid).is_some_and(|(_, now_at)| *now_at == 0 || (now_at ^ lid) >> lmc != 0);
+                let taken = || lids.get(&(port, lid >> lmc)).is_some_and(|r| r.more || r.one != gid);
+                if all || left || taken() {
                     d.epoch = d.epoch.wrapping_add(1);
                     let by_path = d.addr().kind() == TYPE_PATH;
                     d.state = if by_path || acm || d.peer.qpn == 0 { State::Init } else { State::AddrResolved };

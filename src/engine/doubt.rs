@@ -30,6 +30,8 @@ use crate::time::{Coarse, Time};
 
 /// GIDs that are remembered as told of.
 const MAX_TOLD: usize = 16_384;
+/// Those whose memory is kept.
+const FEW_TOLD: usize = 1024;
 /// Destinations are gone through once in this time, or in as many as there are [`MANY`] of them.
 const WALK: Duration = Duration::from_millis(100);
 const MANY: usize = 65_536;
@@ -94,6 +96,8 @@ impl News {
             t.1 = false;
             t.0.plus(remember) > now
         });
+        // a flood is over: its memory goes back
+        self.told.shrink_to(FEW_TOLD.max(2 * self.told.len()));
         for t in [&mut self.all, &mut self.routes].into_iter().flatten() {
             t.1 = false;
         }
@@ -159,7 +163,8 @@ impl Engine {
         let (mut known, mut doubted) = (0, 0);
         for d in self.eps.iter_mut().filter(|e| e.port == port).flat_map(|e| e.cache.iter_mut()) {
             known += 1;
-            let settled = matches!(d.state, State::Ready | State::Failed(_));
+            // where a path would be made of what is known, without asking anybody, that is in doubt too
+            let settled = matches!(d.state, State::Ready | State::Failed(_)) || (acm && d.state == State::AddrResolved);
             if settled && d.is_learned() && (all || first.is_some()) && is_told(&leads_to(d)) {
                 doubt(d, acm);
                 doubted += 1;
@@ -277,7 +282,10 @@ impl Engine {
         let news = &mut self.ports[e.port.0 as usize].news;
         news.checks = news.checks.saturating_sub(1);
         let Some(d) = e.cache.get_mut(dest).filter(|d| d.epoch == epoch && d.state == State::Ready) else { return };
+        let elsewhere = |path: &PathRecord| d.addr().kind() != TYPE_PATH && path.dgid() != d.path.dgid();
         match result {
+            // the address has moved since it was asked
+            Ok(path) if elsewhere(&path) => {}
             Ok(path) => {
                 let older = news.routes_changed_since(asked);
                 (d.path, d.route_expiry) = (path, route_expiry);
@@ -292,5 +300,22 @@ impl Engine {
             // it is tried again at the time that was set when it was asked
             Err(SaError::Timeout | SaError::Busy | SaError::Down) => {}
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_memory_of_a_flood_goes_back() {
+        let mut news = News::default();
+        for number in 0..MAX_TOLD as u128 {
+            news.add(Time(0), Gid(number.to_be_bytes()));
+        }
+        let then = Time(0).plus(REMEMBER);
+        news.looked(then, then, REMEMBER);
+        assert!(news.told.is_empty());
+        assert!(news.told.capacity() < 4 * FEW_TOLD, "{}", news.told.capacity());
     }
 }

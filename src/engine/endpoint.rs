@@ -53,6 +53,13 @@ impl Waiter {
     }
 }
 
+impl Pending {
+    /// Whether peers wait for it, and no client does.
+    pub fn is_for_peers(&self) -> bool {
+        !self.waiters.is_empty() && self.waiters.iter().all(|w| w.client().is_none())
+    }
+}
+
 /// What a destination that is being resolved has going on.
 #[derive(Default)]
 pub(super) struct Pending {
@@ -135,6 +142,8 @@ pub(super) struct Endpoint {
     pub refreshes: Refreshes,
     pub responses: VecDeque<Response>,
     pub responses_sent: usize,
+    /// Destinations that the group was asked about because of a peer's claim, and when.
+    pub verified: HashMap<DestId, Time>,
     pub announcement: Announcement,
     pub counters: [u64; COUNTERS],
     pub more: [u64; MORE],

@@ -125,6 +125,7 @@ impl Engine {
         let e = &mut self.eps[ep.0 as usize];
         let (Some(d), Some(p)) = (e.cache.get_mut(dest), e.pending.get_mut(&dest)) else { return };
         p.fallback = found;
+        d.epoch = d.epoch.wrapping_add(1);
         d.peer = Peer::default();
         d.path = Default::default();
         d.path.set_dgid(gid);
@@ -226,6 +227,7 @@ impl Engine {
             let Some(d) = e.cache.get_mut(id).filter(|d| is_found_so(d)) else { continue };
             if matches!(d.state, State::Ready | State::AddrResolved) && gid != Some(d.path.dgid()) {
                 d.state = State::Init;
+                d.epoch = d.epoch.wrapping_add(1);
                 self.log(1, || format!("{addr} is in doubt: its neighbour entry has changed"));
             }
         }

@@ -1,6 +1,8 @@
 //! What comes from other hosts: requests for own addresses, responses to own requests, and what both tell of who sent
 //! them.
 
+use std::time::Duration;
+
 use ibacm_wire::Gid;
 use ibacm_wire::datagram::{Datagram, Groups, Request, Response as ResponseMsg};
 use ibacm_wire::sa::McMember;
@@ -8,7 +10,7 @@ use ibacm_wire::sa::McMember;
 use super::Engine;
 use super::action::{Action, Av, EpId, Rx};
 use super::config::RouteProt;
-use super::endpoint::{MAX_RESPONSES, Response, Waiter};
+use super::endpoint::{MAX_RESPONSES, Pending, Response, Waiter};
 use super::ladder::Class;
 use crate::addr::Addr;
 use crate::cache::{DestId, Origin, Peer, State};
@@ -16,6 +18,10 @@ use crate::time::Time;
 
 /// Set in the token of a response's send; requests' transaction ids do not have it.
 const RESPONSE: u64 = 1 << 63;
+/// How soon the group is asked again because of a claim of the same address.
+const VERIFY_AGAIN: Duration = Duration::from_secs(1);
+/// Addresses that the group is asked for so in that time.
+const MAX_VERIFIED: usize = 256;
 /// First LID of multicast groups (IBA 4.1.3).
 const MULTICAST_LID: u16 = 0xc000;
 
@@ -68,7 +74,7 @@ impl Engine {
         let mine = e.has_addr(&wanted);
         let announced = from == wanted;
         if announced {
-            self.peer_moved(rx.sgid, rx.slid);
+            self.peer_moved(ep, rx.sgid, rx.slid);
         }
         let e = &mut self.eps[ep.0 as usize];
         if e.has_addr(&from) {
@@ -108,7 +114,8 @@ impl Engine {
     /// Whether somebody else is known to have the address of `dest`.
     fn contradicts(&self, now: Time, ep: EpId, dest: DestId, rx: &Rx) -> bool {
         self.eps[ep.0 as usize].cache.get(dest).is_some_and(|d| {
-            let known = matches!(d.state, State::Ready | State::AddrResolved | State::QueryRoute);
+            // what is in doubt is still what is known: only who answers the group's question takes its place
+            let known = !matches!(d.state, State::Failed(_)) && !d.path.dgid().is_zero();
             d.is_learned() && known && now < d.addr_expiry && d.path.dgid() != rx.sgid
         })
     }
@@ -121,10 +128,21 @@ impl Engine {
         if e.pending.contains_key(&dest) {
             return Err("it claims an address that is just being resolved");
         }
+        if asked.is_some() {
+            if e.verified.len() >= MAX_VERIFIED {
+                e.verified.retain(|_, at| now < at.plus(VERIFY_AGAIN));
+            }
+            let recent = e.verified.get(&dest).is_some_and(|at| now < at.plus(VERIFY_AGAIN));
+            if recent || e.verified.len() >= MAX_VERIFIED {
+                return Err("claims of its address were followed lately");
+            }
+            e.verified.insert(dest, now);
+        }
         let Some(d) = e.cache.get_mut(dest) else { return Ok(()) };
         d.state = State::Init;
+        d.epoch = d.epoch.wrapping_add(1);
         let gid = d.path.dgid();
-        self.peer_moved(gid, 0);
+        self.peer_moved(ep, gid, 0);
         if let Some((own, tid)) = asked {
             self.wait(ep, dest, Waiter::Peer { tid });
             if let Err(status) = self.start(now, ep, dest, Some(own)) {
@@ -160,7 +178,14 @@ impl Engine {
 
     fn route_or_fail(&mut self, now: Time, ep: EpId, dest: DestId) {
         let resolved = self.eps[ep.0 as usize].cache.get(dest).is_some_and(|d| d.state == State::AddrResolved);
-        if resolved && let Err(status) = self.route(now, ep, dest) {
+        if !resolved {
+            return;
+        }
+        let Err(status) = self.route(now, ep, dest) else { return };
+        if self.eps[ep.0 as usize].pending.get(&dest).is_some_and(Pending::is_for_peers) {
+            // too many are asked about for peers: this one has its response without, and is where it was heard
+            self.finish_failed(now, ep, dest, status, true);
+        } else {
             self.fail(now, ep, dest, status, "the route cannot be asked for");
         }
     }
@@ -187,9 +212,10 @@ impl Engine {
             State::Init | State::QueryAddr | State::Failed(_) => false,
         };
         if !keep && d.state == State::QueryRoute {
-            // the answer to the old question asks the new one
-            d.epoch = d.epoch.wrapping_add(1);
+            // the question is for the GID: if that is another one, the answer to the old question asks the new one
+            d.epoch = d.epoch.wrapping_add(u16::from(d.path.dgid() != rx.sgid));
         } else if !keep {
+            d.epoch = d.epoch.wrapping_add(1);
             if let Some(tid) = e.pending.get_mut(&dest).and_then(|p| p.tid.take()) {
                 e.arp.close(tid);
             }
@@ -208,7 +234,7 @@ impl Engine {
         d.peer = peer;
         let state = d.state;
         if lid_changed {
-            self.peer_moved(rx.sgid, rx.slid);
+            self.peer_moved(ep, rx.sgid, rx.slid);
         }
         state
     }

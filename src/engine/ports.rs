@@ -281,6 +281,7 @@ impl Engine {
             overdue: VecDeque::new(),
             arp: Arp::new(self.config.arp(subnet_timeout)),
             refreshes: Refreshes::new(),
+            verified: Default::default(),
             responses: VecDeque::new(),
             responses_sent: 0,
             announcement: Default::default(),

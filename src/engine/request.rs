@@ -369,7 +369,7 @@ impl Engine {
             if !self.waiters.has_room() {
                 return Err(fail(Status::Enomem));
             }
-            self.wait_client(ep, id, asker.client, asker.tid, asker.source);
+            self.wait_client(now, ep, id, asker.client, asker.tid, asker.source);
         }
         self.pump_arp(now, ep);
         self.pump_sa(now, self.eps[ep.0 as usize].port);

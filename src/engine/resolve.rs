@@ -15,6 +15,9 @@ use crate::cache::{DestId, State};
 use crate::sa::{Ask, SaError};
 use crate::time::Time;
 
+/// Changes of what is asked for that a look-up follows.
+const MAX_CHANGES: u8 = 16;
+
 /// On whose behalf the SA is asked.
 pub(super) enum SaWho {
     /// A destination; the epoch tells whether the question is still the right one.
@@ -221,13 +224,19 @@ impl Engine {
         d.state = State::QueryRoute;
         let who = SaWho::Route { ep, dest, epoch: d.epoch };
         let port = e.port;
-        e.pending.entry(dest).or_default().asked = now;
+        let pending = e.pending.entry(dest).or_default();
+        pending.asked = now;
+        let for_peers = pending.is_for_peers();
         e.cache.pin(dest, true);
+        let (sa, ask) = (&mut self.ports[port.0 as usize].sa, Ask::Path(question));
+        let submitted = if for_peers {
+            // they are not to hold so many entries that there are none for clients
+            sa.submit_for_peers(now, who, ask, self.config.max_destinations / 4)
+        } else {
+            sa.submit(now, who, ask)
+        };
         self.count(Some(ep), Counter::RouteQuery);
-        if self.ports[port.0 as usize].sa.submit(now, who, Ask::Path(question)).is_err() {
-            return Err(Status::Enomem);
-        }
-        Ok(())
+        submitted.map_err(|_| Status::Enomem)
     }
 
     /// Sends the SA what it is to be asked now.
@@ -282,7 +291,12 @@ impl Engine {
             // what was asked for is no longer what is wanted: the peer has moved, or this host has
             let e = &self.eps[ep.0 as usize];
             let by_path = d_kind == TYPE_PATH && self.ports[e.port.0 as usize].info.active;
-            if (e.up || by_path) && self.ask_route(now, ep, dest).is_ok() {
+            // a port or a peer that changes all the time makes no look-up endless
+            let again = e.pending.get(&dest).map_or(MAX_CHANGES, |p| p.again);
+            if (e.up || by_path) && again < MAX_CHANGES && self.ask_route(now, ep, dest).is_ok() {
+                if let Some(p) = self.eps[ep.0 as usize].pending.get_mut(&dest) {
+                    p.again = again + 1;
+                }
                 return;
             }
             return self.fail(now, ep, dest, Status::Enotconn, "the port changed");
@@ -367,7 +381,7 @@ impl Engine {
         }
     }
 
-    fn finish_failed(&mut self, now: Time, ep: EpId, dest: DestId, status: Status, peer_known: bool) {
+    pub(super) fn finish_failed(&mut self, now: Time, ep: EpId, dest: DestId, status: Status, peer_known: bool) {
         self.finish(ep, dest, Err(status));
         let negative = std::time::Duration::from_millis(u64::from(self.config.negative_cache_ms));
         let cache = &mut self.eps[ep.0 as usize].cache;
@@ -422,6 +436,7 @@ impl Engine {
     /// Adds a client that waits for `dest`.
     pub(super) fn wait_client(
         &mut self,
+        now: Time,
         ep: EpId,
         dest: DestId,
         client: ClientId,
@@ -429,6 +444,11 @@ impl Engine {
         source: Option<Entry>,
     ) {
         self.waiters.add(client);
+        let e = &self.eps[ep.0 as usize];
+        if e.pending.get(&dest).is_some_and(Pending::is_for_peers) {
+            let is_it = |who: &SaWho| matches!(who, SaWho::Route { ep: e, dest: d, .. } if (*e, *d) == (ep, dest));
+            self.ports[e.port.0 as usize].sa.promote(now, is_it);
+        }
         self.wait(ep, dest, Waiter::Client { client, tid, source: source.map(Box::new) });
     }
 }

@@ -2,6 +2,7 @@
 
 mod announce;
 mod fallback;
+mod floods;
 mod groups;
 mod link_local;
 mod many;

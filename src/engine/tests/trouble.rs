@@ -1,7 +1,7 @@
 //! Peers, SA and ports that do not do what they should.
 
-use super::sim::{MS, Net, S, Sa, gid, ip, ip_kind, nobody, path, status, to_ip};
-use super::{from, to};
+use super::sim::{MS, Net, S, Sa, US, gid, ip, ip_kind, nobody, path, status, to_ip};
+use super::{from, octets, to};
 use crate::engine::{Config, EpId, RouteProt, Rx};
 use ibacm_wire::client::{Entry, FLAG_NODELAY, Status};
 use ibacm_wire::datagram::{Datagram, Groups, Request, Response, group_gid};
@@ -374,4 +374,37 @@ fn many_that_fail_together_are_told_in_shares() {
     assert_eq!(engine.next_deadline(), due, "there is more to do");
     net.run(5 * S);
     assert_eq!(net.hosts[0].replies.len(), 5000);
+}
+
+#[test]
+fn a_claim_that_is_repeated_does_not_take_a_known_address_away_either() {
+    for route_prot in [RouteProt::Sa, RouteProt::Acm] {
+        let mut net = Net::new(3, &Config { route_prot, ..Config::default() });
+        net.ask(0, &[from(0), to(1)], 5 * MS).unwrap();
+        let ep = *net.hosts[0].qps.keys().next().unwrap();
+        for _ in 0..5 {
+            // host 2 says that it is host 1
+            let claim = claim(&octets(ip(1)));
+            let (now, from) = (net.now, rx(gid(2), gid(0)));
+            net.hosts[0].engine.datagram(now, ep, &from, &claim);
+            net.run(MS);
+        }
+        assert_eq!(path(&net.ask(0, &[from(0), to(1)], 10 * MS).unwrap()).dgid(), gid(1), "{route_prot:?}");
+    }
+}
+
+#[test]
+fn a_peer_that_changes_all_the_time_does_not_make_a_look_up_endless() {
+    let mut net = Net::new(2, &Config::default());
+    net.sa_latency = 500 * US;
+    let id = net.start(0, &[from(0), to(1)]);
+    let ep = *net.hosts[0].qps.keys().next().unwrap();
+    for i in 0..2000 {
+        net.run(100 * US);
+        let (now, mut from) = (net.now, rx(gid(1), gid(0)));
+        (from.src_qp, from.slid) = (0x900 + i % 2, 700 + (i % 3) as u16);
+        net.hosts[0].engine.datagram(now, ep, &from, &claim(&octets(ip(1))));
+    }
+    assert!(net.hosts[0].replies.contains_key(&id), "an answer");
+    assert!(net.path_queries.len() < 100, "{}", net.path_queries.len());
 }

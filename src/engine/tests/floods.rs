@@ -1,0 +1,162 @@
+//! Floods of requests with made-up senders: what they cost, and that clients do not pay for it.
+
+use std::time::{Duration, Instant};
+
+use super::sim::{MS, Net, S, US, gid, ip, ip_kind, nobody, octets, path};
+use super::{from, to};
+use crate::engine::{Config, EpId, PortInfo, Rx};
+use ibacm_wire::client::Entry;
+use ibacm_wire::datagram::{Datagram, Groups, Request, group_gid};
+use ibacm_wire::{Gid, PathRecord};
+use std::net::IpAddr;
+
+const EP: EpId = EpId(0);
+
+/// A request for `wanted` that claims to be from `source`, as host 2 might send it.
+fn request(net: &mut Net, source: IpAddr, wanted: IpAddr) {
+    send(net, EP, 2, source, wanted);
+}
+
+fn send(net: &mut Net, ep: EpId, sender: usize, source: IpAddr, wanted: IpAddr) {
+    let wire = |ip| {
+        let (mut bytes, octets) = ([0; 64], octets(ip));
+        bytes[..octets.len()].copy_from_slice(&octets);
+        bytes
+    };
+    let group = group_gid(0xffff, 3, 4);
+    let (kind, groups) = (ip_kind() as u8, Groups::new([group]));
+    let request = Request { tid: 1, dest_type: kind, dest: wire(wanted), src_type: kind, src: wire(source), groups };
+    let rx = Rx { sgid: gid(sender), dgid: group, slid: 10 + sender as u16, src_qp: 0x666, dlid_path_bits: 0 };
+    net.hosts[0].engine.datagram(net.now, ep, &rx, &Datagram::Request(request).emit());
+}
+
+fn to_gid(gid: Gid) -> [Entry; 1] {
+    let mut question = PathRecord::default();
+    question.set_dgid(gid);
+    [Entry::path(0, &question)]
+}
+
+#[test]
+fn questions_for_made_up_peers_come_after_those_of_clients() {
+    let mut net = Net::new(4, &Config::default());
+    net.sa_latency = MS;
+    net.path_queries.clear();
+    let begun = net.now;
+    for number in 0..20_000 {
+        request(&mut net, nobody(number), ip(0));
+        net.run(100 * US);
+        if number == 10_000 {
+            let asked = net.now;
+            let id = net.start(0, &to_gid(gid(3)));
+            while !net.hosts[0].replies.contains_key(&id) {
+                net.run(100 * US);
+                assert!(net.now.0 < asked.0 + 3 * MS, "a client waits for one other question");
+            }
+            assert_eq!(path(&net.hosts[0].replies[&id]).dgid(), gid(3));
+        }
+    }
+    // one at a time
+    assert!(net.path_queries.len() as u64 <= (net.now.0 - begun.0) / MS + 1, "{}", net.path_queries.len());
+    let responses = net.sent.iter().filter(|s| s.0 == 0).count();
+    assert!(responses >= 19_000, "{responses} of 20,000 have a response");
+    net.run(S);
+    assert!(net.hosts[0].engine.eps[0].pending.is_empty());
+}
+
+#[test]
+fn a_client_that_wants_what_a_peer_waits_for_has_a_client_s_turn() {
+    let mut net = Net::new(4, &Config::default());
+    net.sa_latency = 10 * MS;
+    for number in 0..200 {
+        request(&mut net, nobody(number), ip(0));
+    }
+    send(&mut net, EP, 3, ip(3), ip(0));
+    let reply = net.ask(0, &[from(0), to(3)], 25 * MS).expect("after the one question that is on its way");
+    assert_eq!(path(&reply).dgid(), gid(3));
+}
+
+#[test]
+fn a_flood_of_claims_asks_the_group_once_a_second() {
+    let mut net = Net::new(3, &Config::default());
+    net.ask(0, &[from(0), to(1)], 5 * MS).unwrap();
+    let (multicasts, queries) = (net.multicasts, net.path_queries.len());
+    for _ in 0..5000 {
+        request(&mut net, ip(1), ip(0));
+        net.run(MS);
+    }
+    assert!((1..=6).contains(&(net.multicasts - multicasts)), "{} multicasts in 5 s", net.multicasts - multicasts);
+    assert!(net.path_queries.len() - queries <= 6);
+    assert_eq!(path(&net.ask(0, &[from(0), to(1)], 5 * MS).unwrap()).dgid(), gid(1));
+}
+
+#[test]
+fn made_up_peers_that_were_asked_about_push_nobody_out() {
+    let mut net = Net::new(3, &Config { max_destinations: 100, ..Config::default() });
+    net.ask(0, &[from(0), to(1)], 5 * MS).unwrap();
+    let multicasts = net.multicasts;
+    for number in 0..1000 {
+        request(&mut net, nobody(number), ip(0));
+        net.run(200 * US);
+    }
+    net.run(S);
+    net.ask(0, &[from(0), to(1)], 0).expect("what a client uses stays");
+    assert_eq!(net.multicasts, multicasts);
+}
+
+#[test]
+fn a_lid_is_one_of_its_port_s_subnet() {
+    let mut net = Net::new(3, &Config::default());
+    // a second port, on a subnet of its own
+    let mut prefixed = gid(60);
+    prefixed.0[1] = 0xc0;
+    let second = PortInfo { port: 2, guid: 0x2000, lid: 70, gids: vec![prefixed], ..net.hosts[0].port.clone() };
+    net.hosts[0].engine.set_port(net.now, second);
+    net.hosts[0].engine.set_names(vec![crate::engine::LocalName {
+        addr: crate::addr::Addr::name(b"second"),
+        text: b"second".to_vec(),
+        device: "MLX5_0".into(),
+        port: 2,
+        pkey: crate::engine::PkeyChoice::Default,
+    }]);
+    net.run(20 * MS);
+    let other = (0..net.hosts[0].engine.eps.len())
+        .find(|i| net.hosts[0].engine.eps[*i].port.0 == 1 && net.hosts[0].engine.eps[*i].up);
+    let other = EpId(other.expect("an endpoint of the second port") as u32);
+    net.ask(0, &[from(0), to(1)], 5 * MS).unwrap();
+    // somebody on the other subnet says that it has the LID of host 1
+    let announce = |net: &mut Net, ep| {
+        let group = group_gid(0xffff, 3, 4);
+        let (kind, addr) = (ip_kind() as u8, [7; 64]);
+        let groups = Groups::new([group]);
+        let said = Request { tid: 1, dest_type: kind, dest: addr, src_type: kind, src: addr, groups };
+        let rx = Rx { sgid: gid(77), dgid: group, slid: 11, src_qp: 0x666, dlid_path_bits: 0 };
+        net.hosts[0].engine.datagram(net.now, ep, &rx, &Datagram::Request(said).emit());
+        net.run(200 * MS);
+    };
+    announce(&mut net, other);
+    assert!(net.ask(0, &[from(0), to(1)], 0).is_some(), "nothing is in doubt");
+    announce(&mut net, EP);
+    assert!(net.ask(0, &[from(0), to(1)], 0).is_none(), "the same on its own subnet");
+}
+
+#[test]
+fn many_that_move_are_looked_up_and_not_searched_for() {
+    let mut net = Net::new(2, &Config::default());
+    for number in 0..20_000u64 {
+        let mut question = PathRecord::default();
+        question.set_dgid(gid(1));
+        question.set_service_id(number + 1);
+        net.start(0, &[Entry::path(0, &question)]);
+        if number % 64 == 0 {
+            net.run(20 * MS);
+        }
+    }
+    net.run(S);
+    let engine = &mut net.hosts[0].engine;
+    for number in 0..1023 {
+        engine.peer_moved(EP, gid(1000 + number), 1000 + number as u16);
+    }
+    let begun = Instant::now();
+    engine.moved_due(net.now);
+    assert!(begun.elapsed() < Duration::from_millis(200), "{:?}", begun.elapsed());
+}
