@@ -9,7 +9,7 @@ mod util;
 
 use std::time::Duration;
 
-use live::hosts::{BLUE, PORTS, other_lids, port_reset, sa_answers, wait_port};
+use live::hosts::{BLUE, PORTS, manager_is, other_lids, port_reset, sa_answers, wait_port};
 use live::world::Topic;
 use live::{Live, Touch};
 use util::Shared;
@@ -83,7 +83,7 @@ fn partitions() {
         }
         l.also(blue);
     });
-    live.change("they are deleted", Touch::NOTHING, |l| {
+    live.change("they are deleted", Touch::SA, |l| {
         for (host, address) in [("H1", "10.91.0.1"), ("H2", "10.91.0.2")] {
             l.lab.remove_interface(host, "ib0.8222").unwrap();
             l.world.disown(address);
@@ -120,12 +120,12 @@ fn subnet_managers() {
     let first = live.lab.port("H1").unwrap().sm_lid;
     live.change("a second manager takes over", Touch::SA, |l| {
         l.lab.manager("second").unwrap();
-        PORTS.into_iter().for_each(|p| wait_port(&l.lab, p, |p| p.sm_lid != first));
+        manager_is(&l.lab, |lid| lid != first);
         sa_answers(&l.lab);
     });
     live.change("it ends, the first one takes over", Touch { within: Duration::from_secs(8), ..Touch::SA }, |l| {
         l.lab.manager("second-stop").unwrap();
-        PORTS.into_iter().for_each(|p| wait_port(&l.lab, p, |p| p.sm_lid == first));
+        manager_is(&l.lab, |lid| lid == first);
         sa_answers(&l.lab);
     });
     for name in ["a manager gives out other LIDs", "and the old ones again"] {
