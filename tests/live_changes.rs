@@ -9,7 +9,7 @@ mod util;
 
 use std::time::Duration;
 
-use live::hosts::{BLUE, PORTS, other_lids, port_reset, sa_answers, wait_port};
+use live::hosts::{BLUE, PORTS, manager_is, other_lids, port_reset, sa_answers, wait_port};
 use live::world::Topic;
 use live::{Live, Touch};
 use util::Shared;
@@ -120,12 +120,12 @@ fn subnet_managers() {
     let first = live.lab.port("H1").unwrap().sm_lid;
     live.change("a second manager takes over", Touch::SA, |l| {
         l.lab.manager("second").unwrap();
-        PORTS.into_iter().for_each(|p| wait_port(&l.lab, p, |p| p.sm_lid != first));
+        manager_is(&l.lab, |lid| lid != first);
         sa_answers(&l.lab);
     });
     live.change("it ends, the first one takes over", Touch { within: Duration::from_secs(8), ..Touch::SA }, |l| {
         l.lab.manager("second-stop").unwrap();
-        PORTS.into_iter().for_each(|p| wait_port(&l.lab, p, |p| p.sm_lid == first));
+        manager_is(&l.lab, |lid| lid == first);
         sa_answers(&l.lab);
     });
     for name in ["a manager gives out other LIDs", "and the old ones again"] {

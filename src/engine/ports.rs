@@ -127,9 +127,11 @@ impl Engine {
         let speed = stays && (old.rate, old.mtu) != (new.rate, new.mtu);
         let limits = old.subnet_timeout != new.subnet_timeout;
         let new_sm = stays && (old.sm_lid, old.sm_sl) != (new.sm_lid, new.sm_sl);
+        // the kernel repeats a question with the index that it was sent with, which is another partition's now
+        let new_index = stays && old.sa_pkey_index() != new.sa_pkey_index();
         let down = old.active && !new.active;
         let up = !old.active && new.active;
-        if new_sm {
+        if new_sm || new_index {
             self.ports[i].sa.resend_all(now);
         }
         if down {

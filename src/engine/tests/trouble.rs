@@ -328,6 +328,20 @@ fn a_new_subnet_manager_is_asked_again_and_groups_stay_usable() {
 }
 
 #[test]
+fn questions_to_the_sa_follow_its_partition_in_the_table() {
+    let mut net = Net::new(2, &Config::default());
+    net.sa = Sa::Silent;
+    let mut question = PathRecord::default();
+    question.set_dgid(gid(1));
+    let id = net.start(0, &[Entry::path(0, &question)]);
+    net.run(MS);
+    net.sa = Sa::Answers;
+    net.change_port(0, |p| p.pkeys = vec![0x8001, 0xffff]);
+    net.run(5 * MS);
+    assert_eq!(path(&net.hosts[0].replies[&id]).dgid(), gid(1), "asked again, at once");
+}
+
+#[test]
 fn made_up_destinations_do_not_grow_the_service() {
     let config = Config { max_destinations: 64, timeout_ms: 1, retries: 0, ..Config::default() };
     let mut net = Net::new(2, &config);

@@ -159,6 +159,22 @@ pub fn sa_answers(lab: &Lab<'_>) {
     assert!(answers.is_some(), "the subnet administrator does not answer");
 }
 
+/// Waits until the subnet manager of all ports is at such a LID. Managers that miss each other's messages find each
+/// other when they look at the subnet again.
+pub fn manager_is(lab: &Lab<'_>, wanted: impl Fn(u16) -> bool) {
+    let there = || {
+        let ports = lab.ports().ok()?;
+        ports.iter().filter(|p| !p.gone && p.lid != 0).all(|p| wanted(p.sm_lid)).then_some(())
+    };
+    for _ in 0..8 {
+        if wait_for(SOON, there).is_some() {
+            return;
+        }
+        lab.manager("sweep").expect("the subnet answers");
+    }
+    panic!("no other manager takes over: {:?}", lab.ports());
+}
+
 /// Has a subnet manager that starts anew give these ports other LIDs than it did.
 pub fn other_lids(lab: &Lab<'_>, places: &[Place]) {
     let port = |(host, device): Place| {
