@@ -182,8 +182,13 @@ impl Engine {
         let mut doubted = 0;
         for e in &mut self.eps {
             let (port, lmc) = (e.port, lmc(e.port));
-            for d in e.cache.iter_mut().filter(|d| d.is_learned() && d.state == State::Ready) {
-                let (gid, lid) = (d.path.dgid(), d.path.dlid());
+            for d in e.cache.iter_mut().filter(|d| d.is_learned()) {
+                let lid = match d.state {
+                    State::Ready => d.path.dlid(),
+                    State::AddrResolved if acm => d.peer.lid,
+                    _ => continue,
+                };
+                let gid = d.path.dgid();
                 // one of the two is another's now
                 let left = gids.get(&gid).is_some_and(|(_, now_at)| *now_at == 0 || (now_at ^ lid) >> lmc != 0);
                 let taken = || lids.get(&(port, lid >> lmc)).is_some_and(|r| r.more || r.one != gid);
