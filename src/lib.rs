@@ -35,6 +35,7 @@ mod rtnl_parse;
 mod rtnl_sock;
 mod rtnl_table;
 pub mod sa;
+mod sa_answer;
 pub mod server;
 pub mod service;
 mod slots;
