@@ -95,7 +95,7 @@ pub(crate) fn check(ask: &Ask, mad: &SaMad) -> Result<(), SaError> {
 }
 
 /// Whether the path is between the ports that were asked for, and one that packets can be sent along.
-fn path_fits(q: &PathRecord, p: &PathRecord) -> bool {
+pub(crate) fn path_fits(q: &PathRecord, p: &PathRecord) -> bool {
     let asked = q.component_mask();
     let dgid = asked & mask::DGID == 0 || q.dgid().names(p.dgid());
     let sgid = asked & mask::SGID == 0 || q.sgid().names(p.sgid());
