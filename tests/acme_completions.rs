@@ -56,7 +56,7 @@ fn options(text: &str) -> BTreeSet<String> {
         let name = w.trim_start_matches('-');
         match w.len() - name.len() {
             1 => name.len() == 1,
-            2 => name.len() > 1 && name.bytes().all(|b| b.is_ascii_lowercase()),
+            2 => name.len() > 1 && name.bytes().all(|b| b.is_ascii_lowercase() || b == b'-'),
             _ => false,
         }
     };

@@ -105,5 +105,5 @@ fn a_job_during_which_the_sm_restarts() {
     assert_eq!(outcome.failures, 0, "three seconds are less than questions are repeated");
     assert!(outcome.paths < PAIRS as u64 * 11 / 10, "{}", outcome.paths);
     // Three seconds down, and the wait of those whose question was lost.
-    assert!(outcome.slowest < 10.0, "{}", outcome.slowest);
+    assert!(outcome.slowest < 15.0, "{}", outcome.slowest);
 }

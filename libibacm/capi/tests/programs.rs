@@ -111,7 +111,7 @@ fn only_what_is_promised_is_exported_with_its_version() {
     promised.sort_unstable();
     assert_eq!(exported, promised);
     let sections = succeed(Command::new("readelf").args(["-SW"]).arg(&file));
-    assert!(!sections.contains(".debug_") && !sections.contains(".llvm"), "{sections}");
+    assert!(!sections.contains(".debug_") && !sections.contains(".llvmbc"), "{sections}");
     assert!(file.metadata().unwrap().len() < 4 << 20);
 }
 

@@ -7,7 +7,6 @@ use fabric::PortLine;
 
 use super::super::rob::{forge, request};
 use super::super::util::client::between;
-use super::super::util::{Lab, wait_for};
 use super::hosts::{MOVES, PORTS, ip_batch, port_reset, restore, sa_answers, serve, serve_at_once, try_ip, wait_port};
 use super::{Live, world::Place};
 
@@ -189,15 +188,8 @@ impl Live<'_> {
             let node = if device == 0 { host.to_owned() } else { format!("{host}-2") };
             self.lab.console(&format!("ReLink \"{node}\"[1]")).expect("ibsim has a console");
         }
+        self.lab.manager("restart").expect("the subnet answers");
         self.world = restore(&self.lab);
-        // One that has waited behind the second, or was started while links changed, does not always see that.
-        let active = |lab: &Lab<'_>| lab.ports().is_ok_and(|ports| ports.iter().all(|p| p.gone || p.state == 4));
-        for _ in 0..3 {
-            self.lab.manager("restart").expect("the subnet answers");
-            if wait_for(Duration::from_secs(10), || active(&self.lab).then_some(())).is_some() {
-                break;
-            }
-        }
         sa_answers(&self.lab);
         // Who was taken out of its groups does not know: a manager that does that says so.
         for (host, device) in PORTS {

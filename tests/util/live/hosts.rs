@@ -75,10 +75,20 @@ pub fn wait_port(lab: &Lab<'_>, (host, device): Place, what: impl Fn(&PortLine) 
 /// Puts hosts and fabric in order.
 pub fn restore(lab: &Lab<'_>) -> World {
     let mut world = World::default();
+    for (host, device) in PORTS {
+        let _ = lab.inject(&format!("device-restore {host} dev=mlx5_{device}"));
+        port_reset(lab, (host, device));
+    }
+    // A manager that was started while links changed, or has waited behind another, does not always see all of them.
+    let active = || lab.ports().ok()?.iter().all(|p| p.gone || p.state == 4).then_some(());
+    for _ in 0..3 {
+        if wait_for(Duration::from_secs(10), active).is_some() {
+            break;
+        }
+        lab.manager("restart").expect("the subnet answers");
+    }
     for (n, host) in HOSTS.into_iter().enumerate() {
         for device in 0..2 {
-            let _ = lab.inject(&format!("device-restore {host} dev=mlx5_{device}"));
-            port_reset(lab, (host, device));
             wait_port(lab, (host, device), |p| p.state == 4);
             let interface = format!("ib{device}");
             let _ = lab.rename_interface(host, "ibx", "ib0");
