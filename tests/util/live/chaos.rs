@@ -7,7 +7,9 @@ use fabric::PortLine;
 
 use super::super::rob::{forge, request};
 use super::super::util::client::between;
-use super::hosts::{MOVES, PORTS, ip_batch, port_reset, restore, sa_answers, serve, serve_at_once, try_ip, wait_port};
+use super::hosts::{
+    MOVES, PORTS, ip_batch, port_reset, restore, sa_answers, sa_is_there, serve, serve_at_once, try_ip, wait_port,
+};
 use super::{Live, world::Place};
 
 /// Numbers that are the same for the same seed.
@@ -184,12 +186,16 @@ impl Live<'_> {
     pub fn mend(&mut self) {
         self.lab.inject("clear").expect("the subnet answers");
         self.lab.manager("second-stop").expect("the subnet answers");
+        // One that has waited behind the second does not always see what happened to links meanwhile.
+        self.lab.manager("restart").expect("the subnet answers");
         for (host, device) in PORTS {
             let node = if device == 0 { host.to_owned() } else { format!("{host}-2") };
             self.lab.console(&format!("ReLink \"{node}\"[1]")).expect("ibsim has a console");
         }
-        self.lab.manager("restart").expect("the subnet answers");
         self.world = restore(&self.lab);
+        if !sa_is_there(&self.lab, Duration::from_secs(10)) {
+            self.lab.manager("restart").expect("the subnet answers");
+        }
         sa_answers(&self.lab);
         // Who was taken out of its groups does not know: a manager that does that says so.
         for (host, device) in PORTS {

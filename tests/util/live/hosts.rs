@@ -159,14 +159,19 @@ pub fn topics() -> Vec<Topic> {
 /// How long a host may take to join its groups again.
 const SOON: Duration = Duration::from_secs(4);
 
-/// Waits until the subnet administrator answers.
-pub fn sa_answers(lab: &Lab<'_>) {
+/// Whether the subnet administrator answers, or begins to within this time.
+pub fn sa_is_there(lab: &Lab<'_>, patience: Duration) -> bool {
     let own = lab.port("H1").expect("it is there").lid.to_string();
-    let answers = wait_for(PATIENCE, || {
+    let answers = wait_for(patience, || {
         let asked = run(lab.query("saquery").args(["-t", "400", "PR", "--slid", &own, "--dlid", &own]));
         asked.status.success().then_some(())
     });
-    assert!(answers.is_some(), "the subnet administrator does not answer");
+    answers.is_some()
+}
+
+/// Waits until the subnet administrator answers.
+pub fn sa_answers(lab: &Lab<'_>) {
+    assert!(sa_is_there(lab, PATIENCE), "the subnet administrator does not answer");
 }
 
 /// Waits until the subnet manager of all ports is at such a LID. Managers that miss each other's messages find each
