@@ -11,7 +11,7 @@ use ibacm_wire::Gid;
 use ibacm_wire::client::{EP_FLAG_DEST, EP_FLAG_SOURCE, Status};
 use rob::{code, enter, status, until};
 use util::client::{between, ip};
-use util::{Client, Lab, PATIENCE, Program, Shared, partitions, wait_for};
+use util::{Client, Daemon, Lab, PATIENCE, Program, Shared, partitions, wait_for};
 
 /// Three hosts in two partitions; the subnet manager alone is a full member of the default one.
 static LAB: Shared = Shared::new(|o| {
@@ -79,15 +79,20 @@ fn asked(lab: &Lab<'_>, host: &str, since: u64) -> Vec<u16> {
         .collect()
 }
 
+/// Our service on every host, with its groups joined.
+fn serve_all(lab: &Lab<'_>) -> [Daemon; 3] {
+    ["H1", "H2", "H3"].map(|host| {
+        let daemon = lab.ours(host, "timeout 100\nretries 0\n");
+        joined(lab, host);
+        daemon
+    })
+}
+
 #[test]
 fn on_two_links_the_first_partition_is_asked_unless_more_is_known() {
     let lab = enter(&LAB);
     let _links = Links::new(&lab);
-    let _daemons = ["H1", "H2", "H3"].map(|host| {
-        let daemon = lab.ours(host, "timeout 100\nretries 0\n");
-        joined(&lab, host);
-        daemon
-    });
+    let _daemons = serve_all(&lab);
     let [one, two, three] = lab.hosts(["H1", "H2", "H3"]);
     let mut client = Client::connect(&lab, "H1");
     // Without a source as with it.
@@ -123,11 +128,7 @@ fn on_two_links_the_first_partition_is_asked_unless_more_is_known() {
 fn the_kernel_says_which_link() {
     let lab = enter(&LAB);
     let _links = Links::new(&lab);
-    let _daemons = ["H1", "H2", "H3"].map(|host| {
-        let daemon = lab.ours(host, "timeout 100\nretries 0\n");
-        joined(&lab, host);
-        daemon
-    });
+    let _daemons = serve_all(&lab);
     let [two, three] = lab.hosts(["H2", "H3"]);
     let kernel = lab.kernel("H1", true).unwrap();
     let index = |name: &str| -> u32 {

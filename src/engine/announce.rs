@@ -14,12 +14,12 @@ use std::collections::{HashMap, VecDeque};
 use std::time::Duration;
 
 use ibacm_wire::Gid;
-use ibacm_wire::client::TYPE_PATH;
 use ibacm_wire::datagram::{Datagram, MULTICAST_QPN, Request};
 
 use super::Engine;
 use super::action::{Action, Av, EpId, PortId};
 use super::config::RouteProt;
+use super::doubt::doubt;
 use crate::addr::Addr;
 use crate::cache::State;
 use crate::time::Time;
@@ -193,9 +193,7 @@ impl Engine {
                 let left = gids.get(&gid).is_some_and(|(_, now_at)| *now_at == 0 || (now_at ^ lid) >> lmc != 0);
                 let taken = || lids.get(&(port, lid >> lmc)).is_some_and(|r| r.more || r.one != gid);
                 if all || left || taken() {
-                    d.epoch = d.epoch.wrapping_add(1);
-                    let by_path = d.addr().kind() == TYPE_PATH;
-                    d.state = if by_path || acm || d.peer.qpn == 0 { State::Init } else { State::AddrResolved };
+                    doubt(d, acm);
                     doubted += 1;
                 }
             }

@@ -106,7 +106,7 @@ impl News {
 
 /// The path to `d` is not to be given out before the SA has been asked. Where the path is made from a group (`acm`) the
 /// peer is, if its address is what is asked for.
-fn doubt(d: &mut Dest, acm: bool) {
+pub(super) fn doubt(d: &mut Dest, acm: bool) {
     d.epoch = d.epoch.wrapping_add(1);
     let keep = d.peer.qpn != 0 && !d.path.dgid().is_zero() && d.addr().kind() != TYPE_PATH && !acm;
     d.state = if keep { State::AddrResolved } else { State::Init };
