@@ -68,7 +68,7 @@ pub fn endpoints(
     };
     answers.list("endpoints", kept);
     let Some(fault) = fault else { return Outcome::GOOD };
-    out.advise(format_args!("{}: {}", fault.text, fault.advice));
+    out.explain(&fault);
     answers.failed("endpoints", &fault);
     Outcome::FAILED
 }

@@ -66,7 +66,7 @@ pub fn addresses(out: &mut Out, options: &Options, file: &OsStr) -> Result<(), F
             let errno = e.raw_os_error().unwrap_or(libc::ENODEV);
             let text = format!("the RDMA devices cannot be listed: {e}");
             let fault = Fault::local(errno, &text, "look whether the kernel's module ib_uverbs is loaded");
-            out.advise(format_args!("{}: {}", fault.text, fault.advice));
+            out.explain(&fault);
             return Err(fault);
         }
     };
@@ -202,7 +202,7 @@ fn failed(out: &mut Out, verb: &str, what: &str, path: &Path, e: &io::Error) -> 
     };
     let why = format!("{}: {}", path.display(), text(e));
     let fault = Fault::local(e.raw_os_error().unwrap_or(libc::EIO), &why, advice);
-    out.advise(format_args!("{}: {}", fault.text, fault.advice));
+    out.explain(&fault);
     fault
 }
 

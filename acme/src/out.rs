@@ -6,7 +6,7 @@ use std::io::{self, BufWriter, IsTerminal, Stdout, Write};
 
 use libibacm::Name;
 
-use crate::fault::strerror;
+use crate::fault::{Fault, strerror};
 use crate::progress::Line;
 
 /// Standard output, buffered until [`Out::flush`] or the end.
@@ -47,6 +47,11 @@ impl Out {
         if let Err(e) = writeln!(self.to, "{text}") {
             end(&e);
         }
+    }
+
+    /// Writes what failed and what to do about it to standard error.
+    pub fn explain(&mut self, fault: &Fault) {
+        self.advise(format_args!("{}: {}", fault.text, fault.advice));
     }
 
     /// Writes a line of advice to standard error, where no script looks for results.

@@ -63,7 +63,7 @@ pub fn counters(
     if options.perf != Some(Perf::All) || fault.status.is_none() {
         say!(out, "{name}: Failed to query perf data: {}", fault.strerror());
     }
-    out.advise(format_args!("{}: {}", fault.text, fault.advice));
+    out.explain(&fault);
     answers.failed("counters", &fault);
     Outcome::FAILED
 }

@@ -38,7 +38,7 @@ pub fn resolve(out: &mut Out, name: &str, client: &Client, options: &Options, an
             let which = if text == argument { "destination" } else { "source" };
             say!(out, "Unable to parse {which} argument");
             let fault = Fault::local(libc::EINVAL, &format!("-{} '{text}': {e}", &which[..1]), "correct the list");
-            out.advise(format_args!("{}: {}", fault.text, fault.advice));
+            out.explain(&fault);
             answers.failed("lookups", &fault);
             return Outcome::FAILED;
         }
@@ -97,7 +97,7 @@ fn look_up(
             // It cannot become better, but scripts may count.
             let count = if options.json { 0 } else { options.repetitions };
             (0..count).for_each(|_| say!(out, "{line}"));
-            out.advise(format_args!("{}: {}", fault.text, fault.advice));
+            out.explain(&fault);
             lookup.result = Err(fault);
         }
         Ok(request) if options.repetitions > 0 => {
@@ -129,14 +129,12 @@ fn ask(out: &mut Out, client: &Client, options: &Options, request: &Request, loo
     // Scripts that repeat look-ups get what they always got.
     if options.stats || (repetitions > 1 && (options.json || out.is_terminal())) {
         let (last, report) = measure::measure(out, client, options, request);
-        lookup.result = last.and_then(into_path).map_err(|e| failed(out, client, options, lookup, &e, true));
+        lookup.result = last.and_then(Reply::into_path).map_err(|e| failed(out, client, options, lookup, &e, true));
         lookup.report = Some(report);
         return;
     }
     for i in 0..repetitions {
-        let mut answer = Err(Error::TimedOut);
-        client.many([request.clone()], |_, a| answer = a);
-        lookup.result = match answer.and_then(into_path) {
+        lookup.result = match client.ask(request.clone()).and_then(Reply::into_path) {
             Ok(path) => {
                 if let Some(source) = path.source.as_ref().filter(|_| repetitions == 1) {
                     out.write_fmt(format_args!("Source: "));
@@ -161,10 +159,6 @@ fn failed(out: &mut Out, client: &Client, options: &Options, lookup: &Lookup, e:
         Format::Lid | Format::Gid => "ib_acm_resolve_path",
     };
     let mut fault = Fault::of(e);
-    if matches!((e, lookup.destination.format), (Error::Request(_), Format::Lid | Format::Gid)) {
-        // LID 0 or GID ::, which need not be asked for: in the words in which services refuse them.
-        fault.errno = libc::EADDRNOTAVAIL;
-    }
     say!(out, "{call} failed: {}", fault.strerror());
     if first {
         if let Some(advice) = advice::refused(client, &lookup.destination, lookup.source.as_deref(), options, e) {
@@ -191,14 +185,6 @@ fn verify(out: &mut Out, client: &Client, destination: &Destination, record: &Pa
             out.advise(format_args!("the path is not confirmed: {}: {}", fault.text, fault.advice));
             Err(fault)
         }
-    }
-}
-
-fn into_path(reply: Reply) -> Result<Path, Error> {
-    match reply {
-        Reply::Path(path) => Ok(path),
-        // The library gives each request the reply of its kind.
-        _ => Err(Error::Request("no request for a path")),
     }
 }
 

@@ -53,7 +53,7 @@ fn ask_services(out: &mut Out, options: &Options, document: &mut Document) -> Ou
         Err(e) => {
             say!(out, "Unable to parse service list argument");
             let fault = Fault::local(libc::EINVAL, &format!("-S '{argument}': {e}"), "correct the list");
-            out.advise(format_args!("{}: {}", fault.text, fault.advice));
+            out.explain(&fault);
             document.error = Some(fault);
             return Outcome::FAILED;
         }

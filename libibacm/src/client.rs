@@ -168,7 +168,7 @@ impl Client {
 
     /// Counters of the service, or of one of its endpoints.
     pub fn counters(&self, scope: Scope) -> Result<Counters, Error> {
-        match self.call(Request::Counters(scope))? {
+        match self.ask(Request::Counters(scope))? {
             Reply::Counters(counters) => Ok(counters),
             _ => Err(Error::Protocol(Violation::Contents("an answer to another question"))),
         }
@@ -181,7 +181,7 @@ impl Client {
 
     /// An endpoint of the ports with this number, by its number among them from 1; 0 stands for any port.
     pub fn endpoint_of_port(&self, number: u8, port: u8) -> Result<Endpoint, Error> {
-        match self.call(Request::Endpoint { number, port })? {
+        match self.ask(Request::Endpoint { number, port })? {
             Reply::Endpoint(endpoint) => Ok(endpoint),
             _ => Err(Error::Protocol(Violation::Contents("an answer to another question"))),
         }
@@ -210,7 +210,7 @@ impl Client {
     ) {
         let request =
             |d: &Address| Request::Resolve { source: source.cloned(), destination: d.clone(), cached_only: false };
-        self.many(destinations.iter().map(request), |i, result| each(i, result.and_then(into_path)));
+        self.many(destinations.iter().map(request), |i, result| each(i, result.and_then(Reply::into_path)));
     }
 
     /// Any requests, likewise.
@@ -269,14 +269,15 @@ impl Client {
         now.checked_add(self.limit).unwrap_or_else(|| now + Duration::from_secs(1 << 31))
     }
 
-    fn call(&self, request: Request) -> Result<Reply, Error> {
+    /// The answer to any request.
+    pub fn ask(&self, request: Request) -> Result<Reply, Error> {
         let mut answer = Err(Error::TimedOut);
         self.many([request], |_, result| answer = result);
         answer
     }
 
     fn path(&self, request: Request) -> Result<Path, Error> {
-        self.call(request).and_then(into_path)
+        self.ask(request).and_then(Reply::into_path)
     }
 
     /// What belongs to this process.
@@ -294,13 +295,6 @@ impl Client {
 /// Why a request has no answer that another process has submitted.
 fn forked() -> Error {
     Error::Transport { during: During::Receive, source: io::Error::from_raw_os_error(libc::ECANCELED) }
-}
-
-fn into_path(reply: Reply) -> Result<Path, Error> {
-    match reply {
-        Reply::Path(path) => Ok(path),
-        _ => Err(Error::Protocol(Violation::Contents("an answer to another question"))),
-    }
 }
 
 #[cfg(test)]

@@ -176,6 +176,16 @@ pub enum Reply {
     Endpoint(Endpoint),
 }
 
+impl Reply {
+    /// The path, where the request was for one.
+    pub fn into_path(self) -> Result<Path, Error> {
+        match self {
+            Reply::Path(path) => Ok(path),
+            _ => Err(Error::Protocol(Violation::Contents("an answer to another question"))),
+        }
+    }
+}
+
 impl Request {
     fn operation(&self) -> u8 {
         match self {

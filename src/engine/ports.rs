@@ -5,6 +5,7 @@ use ibacm_wire::Gid;
 use super::Engine;
 use super::action::{Action, EpId, PortId};
 use super::doubt::News;
+use super::doubt::doubt;
 use super::endpoint::{Endpoint, GroupState};
 use super::local::same_partition;
 use super::notices::Notices;
@@ -318,10 +319,9 @@ impl Engine {
     /// Cached paths are asked for again when they are next used; own addresses are written anew.
     pub(super) fn doubt_paths(&mut self, ep: EpId) {
         for d in self.eps[ep.0 as usize].cache.iter_mut().filter(|d| d.is_learned()) {
-            d.epoch = d.epoch.wrapping_add(1);
-            if d.state == State::Ready {
-                let asked_by_path = d.addr().kind() == ibacm_wire::client::TYPE_PATH;
-                d.state = if d.peer.qpn == 0 || asked_by_path { State::Init } else { State::AddrResolved };
+            match d.state {
+                State::Ready => doubt(d, false),
+                _ => d.epoch = d.epoch.wrapping_add(1),
             }
         }
         self.doubt_preloaded(ep);
