@@ -136,7 +136,7 @@ impl Engine {
             self.ports[i].sa.resend_all(now);
         }
         if down {
-            self.port_down(id);
+            self.port_down(now, id);
         }
         if up || new_sm {
             self.subscribe_again(now, id);
@@ -198,14 +198,14 @@ impl Engine {
         ids.filter(|e| self.eps[e.0 as usize].port == port && self.eps[e.0 as usize].up).collect()
     }
 
-    fn port_down(&mut self, port: PortId) {
+    fn port_down(&mut self, now: Time, port: PortId) {
         for ep in self.port_eps(port) {
             self.endpoint_down(ep);
         }
         self.ports[port.0 as usize].notices.forget();
         let asked = self.ports[port.0 as usize].sa.drain();
         for who in asked {
-            self.sa_lost(who);
+            self.sa_lost(now, who);
         }
     }
 

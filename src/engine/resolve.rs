@@ -226,6 +226,7 @@ impl Engine {
         let port = e.port;
         let pending = e.pending.entry(dest).or_default();
         pending.asked = now;
+        pending.first_asked.get_or_insert(now);
         let for_peers = pending.is_for_peers();
         e.cache.pin(dest, true);
         let (sa, ask) = (&mut self.ports[port.0 as usize].sa, Ask::Path(question));
@@ -270,12 +271,20 @@ impl Engine {
         }
     }
 
-    /// A question that went down with its port. Its destination's waiters have been told already.
-    pub(super) fn sa_lost(&mut self, who: SaWho) {
+    /// A question that went down with its port. Who waits for a destination of an endpoint that was up has been told already.
+    pub(super) fn sa_lost(&mut self, now: Time, who: SaWho) {
         match who {
             SaWho::Query(q) => self.query_answered(*q, Err(SaError::Down)),
             SaWho::Check { ep, .. } => self.check_lost(ep),
-            SaWho::Route { .. } | SaWho::Join { .. } | SaWho::Inform { .. } => {}
+            SaWho::Route { ep, dest, .. } => {
+                let e = &self.eps[ep.0 as usize];
+                let asks = e.cache.get(dest).is_some_and(|d| d.state == State::QueryRoute);
+                if asks && e.pending.contains_key(&dest) {
+                    // a question by GID or LID, of an endpoint that was closed before the port went
+                    self.fail(now, ep, dest, Status::Enotconn, "the port is down");
+                }
+            }
+            SaWho::Join { .. } | SaWho::Inform { .. } => {}
         }
     }
 
@@ -292,7 +301,9 @@ impl Engine {
             let e = &self.eps[ep.0 as usize];
             let by_path = d_kind == TYPE_PATH && self.ports[e.port.0 as usize].info.active;
             // a port or a peer that changes all the time makes no look-up endless
-            let again = e.pending.get(&dest).map_or(MAX_CHANGES, |p| p.again);
+            let limit = self.config.sa().total() * 2;
+            let patient = e.pending.get(&dest).filter(|p| p.first_asked.is_none_or(|t| now < t.plus(limit)));
+            let again = patient.map_or(MAX_CHANGES, |p| p.again);
             if (e.up || by_path) && again < MAX_CHANGES && self.ask_route(now, ep, dest).is_ok() {
                 if let Some(p) = self.eps[ep.0 as usize].pending.get_mut(&dest) {
                     p.again = again + 1;

@@ -176,3 +176,36 @@ fn a_path_by_gid_is_found_although_the_endpoint_loses_its_last_address() {
     let refused = net.hosts[0].replies.remove(&by_address).expect("an answer");
     assert_eq!(status(&refused), Status::Enotconn as u8);
 }
+
+#[test]
+fn a_path_by_gid_that_is_asked_for_without_an_endpoint_ends_with_the_port() {
+    let mut net = Net::new(2, &Config::default());
+    net.sa = Sa::Silent;
+    let mut question = PathRecord::default();
+    question.set_dgid(gid(1));
+    let by_gid = net.start(0, &[Entry::path(0, &question)]);
+    net.hosts[0].engine.set_names(Vec::new());
+    net.set_ips(0, &[]);
+    net.run(5 * MS);
+    assert!(!net.hosts[0].replies.contains_key(&by_gid), "the SA may still answer");
+    net.change_port(0, |p| p.active = false);
+    net.run(MS);
+    let reply = net.hosts[0].replies.remove(&by_gid).expect("nobody is left to answer it");
+    assert_eq!(status(&reply), Status::Enotconn as u8);
+}
+
+#[test]
+fn a_port_that_changes_all_the_time_keeps_nobody_waiting_beyond_the_limits() {
+    let config = Config { timeout_ms: 300, retries: 1, ..Config::default() };
+    let mut net = Net::new(2, &config);
+    net.latency = 250 * MS;
+    let mut question = PathRecord::default();
+    question.set_dgid(gid(1));
+    let id = net.start(0, &[Entry::path(0, &question)]);
+    for n in 0..7 {
+        // the answer comes, and is each time one to a question of another LID
+        net.change_port(0, |p| p.lid = 100 + n);
+        net.run(250 * MS);
+    }
+    assert!(net.hosts[0].replies.contains_key(&id), "twice 600 ms are over");
+}
