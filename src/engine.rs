@@ -16,6 +16,7 @@ mod link_local;
 mod local;
 mod notices;
 mod peers;
+mod plugged;
 mod ports;
 mod preload;
 mod query;
@@ -32,6 +33,7 @@ pub use action::{Action, Av, ClientId, EpId, NeighbourToken, PortId, Reply, Rx};
 pub use config::{Config, RouteProt};
 pub use link_local::Link;
 pub use local::{LocalName, PkeyChoice, SystemAddr};
+pub use plugged::{AskId, Call, MESSAGE, MadToken, Plugged, PluggedAddr, PluggedEndpoint, ProviderId, Providers};
 pub use ports::PortInfo;
 pub use request::{Outcome, RouteLookup, Unroutable};
 

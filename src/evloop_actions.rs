@@ -75,6 +75,11 @@ impl Daemon {
                     }
                 }
                 Action::AskNeighbour { token, ip, until } => self.ask_neighbour(token, ip, until),
+                Action::Plugged { .. }
+                | Action::Ask { .. }
+                | Action::Forget { .. }
+                | Action::Reregister { .. }
+                | Action::MadDone { .. } => {}
                 // Of one kind are the lines that begin alike.
                 Action::Log { level, text } => {
                     crate::log_keyed!(level, text.bytes().take(8).collect::<Vec<_>>(), "{text}")

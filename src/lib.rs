@@ -25,6 +25,7 @@ mod netlink;
 pub mod options;
 mod pace;
 pub mod preload;
+pub mod provider;
 pub mod publish;
 pub mod rates;
 pub mod rdma_nl;

@@ -7,6 +7,7 @@ use ibacm_wire::client::{ENTRY_LEN, HDR_LEN};
 use ibacm_wire::datagram;
 use ibacm_wire::sa::SaMad;
 
+use super::plugged::{AskId, Call, MadToken, ProviderId};
 use crate::cache::DestId;
 use crate::time::Time;
 
@@ -202,6 +203,43 @@ pub enum Action {
         client: ClientId,
         /// The answer.
         reply: Box<[u8]>,
+    },
+    /// What is to be open at providers for this port has changed: see `Engine::plugged`.
+    Plugged {
+        /// The port.
+        port: PortId,
+    },
+    /// Ask a provider; then call `provider_answered`, `provider_counters` or `provider_refused` with the id, once.
+    Ask {
+        /// The provider.
+        provider: ProviderId,
+        /// The endpoint's port.
+        port: PortId,
+        /// The endpoint.
+        ep: EpId,
+        /// Comes back with the answer.
+        id: AskId,
+        /// What is asked.
+        call: Call,
+    },
+    /// Nobody waits for the answer to this any more.
+    Forget {
+        /// As in `Ask`.
+        id: AskId,
+    },
+    /// Tell the port's provider that the subnet manager wants all registrations once more.
+    Reregister {
+        /// The provider.
+        provider: ProviderId,
+        /// The port.
+        port: PortId,
+    },
+    /// The end of a MAD that a provider sent: the answer with the transaction id of the provider's, or an errno.
+    MadDone {
+        /// As given to `provider_mad`.
+        token: MadToken,
+        /// The answer.
+        result: Result<Box<SaMad>, i32>,
     },
     /// Write a line to the log.
     Log {

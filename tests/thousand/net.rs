@@ -391,6 +391,11 @@ impl Net {
                     self.repeat(h, tid, 0);
                 }
                 Action::Reply { client, reply } => self.replied(h, client.0, &reply),
+                Action::Plugged { .. }
+                | Action::Ask { .. }
+                | Action::Forget { .. }
+                | Action::Reregister { .. }
+                | Action::MadDone { .. } => {}
                 Action::Log { .. } => {}
                 #[allow(unreachable_patterns, reason = "what a fabric like this has no part in")]
                 _ => {}

@@ -356,6 +356,11 @@ impl Net {
                     let (delay, gid) = if late { (until.0 - self.now.0, None) } else { (delay, gid) };
                     self.schedule(delay, Later::Neighbour { to: h, token, gid });
                 }
+                Action::Plugged { .. }
+                | Action::Ask { .. }
+                | Action::Forget { .. }
+                | Action::Reregister { .. }
+                | Action::MadDone { .. } => {}
                 Action::Log { level, text } => self.log.push((level, text)),
             }
         }
