@@ -1,4 +1,4 @@
-//! Finds libibverbs and libibumad and makes their Rust bindings.
+//! Finds libibverbs and libibumad, makes their Rust bindings, and has the program export what plug-ins call.
 //!
 //! Whatever is missing ends the build with one line that names the Debian package to install.
 
@@ -61,6 +61,28 @@ const TYPES: &[&str] = &["ibv_access_flags", "ibv_qp_attr_mask", "ibv_send_flags
 /// The constants of the one enumeration that has no name.
 const CONSTANTS: &str = "IBV_LINK_LAYER_.*";
 
+/// What plug-ins call, from `src/provider/exports.rs` and `src/provider/write.c`: the program's functions are not to be
+/// found from outside unless the linker is told so.
+const EXPORTS: &[&str] = &[
+    "acm_alloc_sa_mad",
+    "acm_convert_mtu",
+    "acm_convert_rate",
+    "acm_format_name",
+    "acm_free_sa_mad",
+    "acm_get_gid",
+    "acm_get_opts_file",
+    "acm_get_rate",
+    "acm_gid_index",
+    "acm_if_get_sgid",
+    "acm_increment_counter",
+    "acm_path_comp_mask",
+    "acm_query_response",
+    "acm_resolve_response",
+    "acm_send_sa_mad",
+    "acm_write",
+    "ib_any_gid",
+];
+
 fn fail(message: &str) -> ! {
     eprintln!("error: {message}");
     process::exit(1);
@@ -105,6 +127,19 @@ fn main() {
     }
 
     compile_inlines(&inlines.with_extension("c"), &manifest, &includes);
+    export();
+}
+
+/// Compiles what Rust cannot say of the functions for plug-ins, and makes all of them public.
+fn export() {
+    const SOURCE: &str = "src/provider/write.c";
+    println!("cargo::rerun-if-changed={SOURCE}");
+    if let Err(e) = cc::Build::new().file(SOURCE).try_compile("ibacm_write") {
+        fail(&format!("{SOURCE} cannot be compiled: install the Debian packages gcc and libc6-dev ({e})"));
+    }
+    for name in EXPORTS {
+        println!("cargo::rustc-link-arg-bins=-Wl,--export-dynamic-symbol={name}");
+    }
 }
 
 /// Has cargo link `library`; gives its include directories.

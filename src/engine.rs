@@ -6,6 +6,7 @@
 
 mod action;
 mod announce;
+mod by_address;
 mod config;
 mod doubt;
 mod endpoint;
@@ -17,6 +18,7 @@ mod local;
 mod notices;
 mod peers;
 mod plugged;
+mod plugged_ask;
 mod ports;
 mod preload;
 mod query;
@@ -35,6 +37,7 @@ pub use link_local::Link;
 pub use local::{LocalName, PkeyChoice, SystemAddr};
 pub use plugged::{AskId, Call, MESSAGE, MadToken, Plugged, PluggedAddr, PluggedEndpoint, ProviderId, Providers};
 pub use ports::PortInfo;
+pub use query::BUILTIN;
 pub use request::{Outcome, RouteLookup, Unroutable};
 
 use std::collections::VecDeque;
@@ -46,6 +49,7 @@ use crate::preload::Preload;
 use crate::time::Time;
 use endpoint::Endpoint;
 use local::LocalIndex;
+use plugged_ask::Asks;
 use ports::Port;
 use request::RouteMemo;
 use waiters::Waiters;
@@ -66,6 +70,8 @@ pub struct Engine {
     names: Vec<LocalName>,
     local: LocalIndex,
     preload: Preload,
+    providers: Providers,
+    asks: Asks,
     routes: RouteMemo,
     counters: [u64; COUNTERS],
     more: [u64; MORE],
@@ -92,6 +98,8 @@ impl Engine {
             names: Vec::new(),
             local: LocalIndex::new(key),
             preload: Preload::default(),
+            providers: Providers::default(),
+            asks: Asks::default(),
             routes: RouteMemo::new(key),
             counters: [0; COUNTERS],
             more: [0; MORE],
@@ -144,6 +152,9 @@ impl Engine {
     /// The next thing to do.
     pub fn next_action(&mut self) -> Option<Action> {
         let action = self.actions.pop_front();
+        if let Some(Action::Plugged { port }) = action {
+            self.plugged_taken(port);
+        }
         if action.is_none() && self.actions.capacity() > MANY_ACTIONS {
             // a burst is over: its memory goes back
             self.actions.shrink_to(MANY_ACTIONS);
@@ -153,6 +164,7 @@ impl Engine {
 
     /// A client has left: nothing is kept for it.
     pub fn client_gone(&mut self, client: ClientId) {
+        self.forget_asks(client);
         if !self.waiters.leave(client) {
             return;
         }
@@ -167,7 +179,7 @@ impl Engine {
         &self.counters
     }
 
-    /// Datagrams that were dropped as malformed, contradictory or answers to nothing.
+    /// Datagrams that were dropped as malformed, contradictory or answers to nothing, and providers' answers to nothing.
     pub fn dropped(&self) -> u64 {
         self.dropped
     }

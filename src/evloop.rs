@@ -41,6 +41,8 @@ mod kernel;
 mod manager;
 #[path = "evloop_neighbours.rs"]
 mod neighbours;
+#[path = "evloop_providers.rs"]
+mod providers;
 
 pub use manager::Pause;
 
@@ -82,6 +84,7 @@ pub struct Daemon {
     neighbours: Neighbours<NeighbourToken>,
     neighbour_table: KernelTable,
     neighbour_events: NeighbourEvents,
+    providers: providers::Providers,
     preload: preload::io::Source,
     signals: Signals,
     depths: Depths,
@@ -189,6 +192,7 @@ impl Daemon {
             neighbours: Neighbours::default(),
             neighbour_table: KernelTable::default(),
             neighbour_events: NeighbourEvents::default(),
+            providers: providers::Providers::default(),
             preload: preload::io::Source::default(),
             signals,
             depths,
@@ -239,6 +243,7 @@ impl Daemon {
                 _ => {}
             }
             self.now = self.clock();
+            self.count_for_providers();
             for event in &events {
                 let ready = Ready::from(event);
                 self.dispatch(event.token(), ready);
@@ -300,6 +305,7 @@ impl Daemon {
             }
             kind::RDMA_NETLINK => self.kernel_questions(true),
             kind::NEIGHBOURS => self.neighbour_news(token),
+            kind::WAKER => self.provider_notices(token),
             kind::SIGNAL => self.signal(),
             _ => log!(2, "an event of an unknown source {token:?}"),
         }

@@ -6,6 +6,7 @@ use super::{Daemon, REOPEN, REOPEN_MAX, SHARE};
 use crate::engine::{self, Action, EpId, PortId, Rx};
 use crate::local_service;
 use crate::log;
+use crate::provider::core::core;
 use crate::server::ClientId;
 use crate::token::{self, kind};
 use crate::ud::{Av, AvGrh, Completion, UdEndpoint};
@@ -75,11 +76,11 @@ impl Daemon {
                     }
                 }
                 Action::AskNeighbour { token, ip, until } => self.ask_neighbour(token, ip, until),
-                Action::Plugged { .. }
-                | Action::Ask { .. }
-                | Action::Forget { .. }
-                | Action::Reregister { .. }
-                | Action::MadDone { .. } => {}
+                Action::Plugged { port } => self.plugged(port),
+                Action::Ask { provider, port, ep, id, call } => self.ask_provider(provider, port, ep, id, call),
+                Action::Forget { id } => drop(core().close_ask(id)),
+                Action::Reregister { provider, port } => self.reregister_provider(provider, port),
+                Action::MadDone { token, result } => self.mad_done(token, result),
                 // Of one kind are the lines that begin alike.
                 Action::Log { level, text } => {
                     crate::log_keyed!(level, text.bytes().take(8).collect::<Vec<_>>(), "{text}")

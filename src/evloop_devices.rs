@@ -273,5 +273,6 @@ impl Daemon {
         if let Err(e) = self.open_devices() {
             crate::log_limited!(1, "cannot list devices: {e}");
         }
+        self.forgive_providers();
     }
 }

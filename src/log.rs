@@ -35,8 +35,8 @@ pub const MAX_LINE: usize = 2048;
 /// Lines a second that the limited macros let through for one cause.
 pub const LIMIT: u32 = 10;
 
-/// The level in force. Apart from the rest, since it is asked for far more often than anything is written.
-static LEVEL: AtomicU8 = AtomicU8::new(0);
+/// Levels below this one are written. Apart from the rest, since it is asked for far more often than anything is written.
+static LEVELS: AtomicU8 = AtomicU8::new(1);
 /// Whether [`on_time`] may have something to do.
 static OWES: AtomicBool = AtomicBool::new(false);
 static LOGGER: Mutex<Logger> = Mutex::new(Logger::new());
@@ -107,13 +107,18 @@ pub fn reopen() -> Result<(), LogError> {
 
 /// Sets the level, 0 to 2.
 pub fn set_level(level: u8) {
-    LEVEL.store(level, Ordering::Relaxed);
+    LEVELS.store(level.saturating_add(1), Ordering::Relaxed);
+}
+
+/// Has nothing written at all, as in a process that has the log of another one. Takes no lock.
+pub fn silence() {
+    LEVELS.store(0, Ordering::Relaxed);
 }
 
 /// Whether lines of `level` are written.
 #[inline]
 pub fn enabled(level: u8) -> bool {
-    level <= LEVEL.load(Ordering::Relaxed)
+    level < LEVELS.load(Ordering::Relaxed)
 }
 
 /// Writes a line whatever the level in force; the macros ask for that first. `source` is a module's path, of which the

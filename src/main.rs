@@ -1,5 +1,8 @@
 //! `ibacm`: the InfiniBand communication management assistant.
 
+#[path = "provider/exports.rs"]
+mod provider;
+
 use std::io::Write;
 use std::process::ExitCode;
 

@@ -11,6 +11,7 @@ pub mod text;
 
 pub use text::{Finding, Severity};
 
+use crate::engine::BUILTIN;
 use crate::{dirs, rates};
 use std::path::{Path, PathBuf};
 use text::{Findings, each_line, quote};
@@ -129,6 +130,10 @@ pub struct Options {
     pub default_provider: String,
     /// Providers of single subnets, in the file's order.
     pub providers: Vec<ProviderLine>,
+    /// The built-in provider serves subnets too.
+    pub builtin_provider: bool,
+    /// Milliseconds that a plug-in may take for an answer.
+    pub provider_timeout: u32,
     /// Take IP addresses from the address file too.
     pub support_ips_in_addr_cfg: bool,
     /// How an address is turned into a GID.
@@ -188,8 +193,10 @@ impl Default for Options {
             server_mode: ServerMode::Unix,
             acme_plus_kernel_only: false,
             provider_lib_path: PathBuf::from(dirs::PROVIDERS),
-            default_provider: String::from("ibacmp"),
+            default_provider: String::from(BUILTIN),
             providers: Vec::new(),
+            builtin_provider: true,
+            provider_timeout: 30_000,
             support_ips_in_addr_cfg: false,
             addr_prot: AddrProt::Acm,
             addr_fallback: AddrFallback::Neigh,
@@ -241,7 +248,7 @@ pub fn parse(bytes: &[u8], file: &str) -> (Options, Vec<Finding>) {
         } else if let Some(option) = table::TABLE.iter().find(|o| name.eq_ignore_ascii_case(o.name.as_bytes())) {
             set_option(&mut options, option, number, values, findings).then_some(1)
         } else {
-            findings.warn(number, format!("unknown option {}", quote(name)));
+            findings.unknown(number, format!("unknown option {}", quote(name)));
             None
         };
         if let Some(extra) = taken.and_then(|taken| values.get(taken)) {

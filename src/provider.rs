@@ -6,6 +6,18 @@
 //! a queue and a wake-up to the loop.
 
 pub mod abi;
+pub mod calls;
+pub mod core;
+pub mod handover;
+pub mod load;
+pub mod mads;
+pub mod netdev;
+mod object;
+mod probe;
+mod registry;
+mod sync;
+pub mod tree;
+pub mod worker;
 
 use crate::engine::{AskId, EpId, MadToken};
 use ibacm_wire::sa::SaMad;

@@ -48,7 +48,7 @@ impl SaConfig {
 }
 
 /// A question.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Ask {
     /// SubnAdmGet(PathRecord) by every component that is not zero.
     Path(PathRecord),
@@ -56,6 +56,8 @@ pub enum Ask {
     Join(McMember),
     /// Subscribe to notices.
     Inform(InformInfo),
+    /// A provider's, as it is but for its transaction id. Every answer of the SA is one to it.
+    Mad(Box<SaMad>),
 }
 
 /// The answer to a question that was asked on behalf of `who`.
@@ -165,9 +167,9 @@ impl<P> SaClient<P> {
             return Err(who);
         }
         let request = Request::new(now, who, ask);
-        match ask {
+        match request.ask {
             Ask::Join(_) => self.joins.push_front(request),
-            Ask::Path(_) | Ask::Inform(_) => self.queue.push_back(request),
+            Ask::Path(_) | Ask::Inform(_) | Ask::Mad(_) => self.queue.push_back(request),
         }
         Ok(())
     }
@@ -217,7 +219,7 @@ impl<P> SaClient<P> {
             _ if request.idle => self.idle.push_front(request),
             _ if request.peers => self.peers.push_front(request),
             Ask::Join(_) => self.joins.push_front(request),
-            Ask::Path(_) | Ask::Inform(_) => self.queue.push_front(request),
+            Ask::Path(_) | Ask::Inform(_) | Ask::Mad(_) => self.queue.push_front(request),
         }
     }
 
@@ -290,6 +292,11 @@ impl<P> SaClient<P> {
             Ask::Path(p) => SaMad::path_query(u64::from(tid), p),
             Ask::Join(m) => SaMad::membership(sa::METHOD_SET, u64::from(tid), m, sa::JOIN_MASK),
             Ask::Inform(i) => SaMad::subscription(u64::from(tid), i),
+            Ask::Mad(m) => {
+                let mut mad = **m;
+                mad.set_tid(u64::from(tid));
+                mad
+            }
         };
         self.open.insert(tid, request);
         Some((tid, mad))

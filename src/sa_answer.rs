@@ -67,14 +67,16 @@ impl std::fmt::Display for SaError {
 /// Whether `mad` answers `ask`, and how.
 pub(crate) fn check(ask: &Ask, mad: &SaMad) -> Result<(), SaError> {
     let status = mad.status();
+    if status & 0xff == sa::STATUS_BUSY && status >> 8 == 0 {
+        return Err(SaError::Status(sa::STATUS_BUSY));
+    }
     let attribute = match ask {
         Ask::Path(_) => sa::ATTR_PATH,
         Ask::Join(_) => sa::ATTR_MCMEMBER,
         Ask::Inform(_) => ATTR_INFORM,
+        // what it means is for whoever asked
+        Ask::Mad(_) => return Ok(()),
     };
-    if status & 0xff == sa::STATUS_BUSY && status >> 8 == 0 {
-        return Err(SaError::Status(sa::STATUS_BUSY));
-    }
     // a refusal is one whatever else is in it: an SA may send the question back with nothing but the status changed
     if status != 0 {
         return Err(SaError::Status(status));
@@ -90,6 +92,7 @@ pub(crate) fn check(ask: &Ask, mad: &SaMad) -> Result<(), SaError> {
         }
         // one that cannot subscribe somebody may say so with this bit alone (IBA 13.4.8.3)
         Ask::Inform(i) => mad.inform().subscribe == i.subscribe && mad.inform().trap == i.trap,
+        Ask::Mad(_) => true,
     };
     if fits { Ok(()) } else { Err(SaError::Malformed) }
 }

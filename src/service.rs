@@ -13,12 +13,14 @@ use crate::addr::Addr;
 use crate::addrfile::{self, AddrEntry, AddrName, AddrPkey};
 use crate::cli::Files;
 use crate::dirs;
-use crate::engine::{Config, Engine, LocalName, PkeyChoice, RouteProt};
+use crate::engine::{Config, Engine, LocalName, PkeyChoice, Providers, RouteProt};
 use crate::evloop::{Daemon, Depths, Pause};
 use crate::lifecycle::{self, LockFile, Signals};
 use crate::log;
-use crate::options::{self, AddrFallback, LoopbackProt, Options, ServerMode, io as files};
+use crate::options::{self, AddrFallback, LoopbackProt, Options, ServerMode, Severity, io as files};
 use crate::preload;
+use crate::provider::core::core;
+use crate::provider::load::{self, Loaded};
 use crate::rdma_nl::RdmaNl;
 use crate::rtnl::{self, Rtnl};
 use crate::server::{Limits, Server};
@@ -27,8 +29,6 @@ use crate::systemd::{Environment, Manager, Sockets};
 #[path = "service_reload.rs"]
 mod reload;
 
-/// Name of the provider that is built in.
-const BUILTIN: &str = "ibacmp";
 /// Send slots of an endpoint beside those that the depths ask for: a request that nobody answers stops counting against
 /// its depth before its send is known to have completed.
 const SPARE_SENDS: usize = 64;
@@ -57,6 +57,8 @@ pub struct Service {
     options: Options,
     /// Sends that a queue of an endpoint takes.
     slots: usize,
+    /// There are plug-ins, which may have options of their own.
+    plugged: bool,
     /// There is no address file: names are made from the host's.
     from_host: bool,
     /// Device and port that have the host's own name.
@@ -73,7 +75,10 @@ impl Service {
         self.daemon.ready();
         loop {
             match self.daemon.run()? {
-                Pause::End => return Ok(()),
+                Pause::End => {
+                    self.daemon.stop_providers();
+                    return Ok(());
+                }
                 Pause::Reload => self.reload(),
                 Pause::Ports => self.ports_changed(),
             }
@@ -116,19 +121,20 @@ fn begin(files: &Files, systemd: Option<&mut Environment>) -> Result<Service, St
         None => Sockets::default(),
     };
     let lock = LockFile::acquire(&options.lock_file).map_err(|e| StartError(e.to_string()))?;
-    for finding in &loaded.findings {
-        log!(0, "{finding}");
-    }
+    // Whose options the unknown ones are is known when plug-ins are.
+    let (unknown, findings): (Vec<_>, Vec<_>) =
+        loaded.findings.into_iter().partition(|f| f.severity == Severity::Unknown);
+    findings.iter().for_each(|finding| log!(0, "{finding}"));
     log_options(&options);
-    let named = options.providers.iter().map(|p| p.name.as_str()).chain([options.default_provider.as_str()]);
-    for name in named.filter(|n| !n.eq_ignore_ascii_case(BUILTIN)) {
-        log!(0, "provider {name} is not used: this version loads no plug-ins, {BUILTIN} serves every subnet");
-    }
     crate::umad::set_debug_level(i32::from(options.umad_debug_level));
     if let Err(e) = lifecycle::raise_open_files() {
         log!(0, "cannot raise the limit of open files: {e}");
     }
     let signals = Signals::new().map_err(because("cannot receive signals"))?;
+    // Plug-ins may have threads, which are to have no signals; and there has to be one thread when they are tried.
+    let (plugins, providers) = load_providers(files, &options)?;
+    let plugged = !plugins.is_empty();
+    unknown.iter().for_each(|finding| log!(finding.level(plugged), "{finding}"));
     let poll = Poll::new().map_err(because("cannot make an epoll descriptor"))?;
     let server = Server::new(poll.registry(), Limits::default()).map_err(because("cannot serve clients"))?;
     let rtnl = match Rtnl::open(Path::new(rtnl::SYSFS_NET), 0) {
@@ -138,21 +144,47 @@ fn begin(files: &Files, systemd: Option<&mut Environment>) -> Result<Service, St
             None
         }
     };
-    let engine = Engine::new(config(&options), secret()?);
+    let mut engine = Engine::new(config(&options), secret()?);
+    engine.set_providers(providers);
     let slots = send_slots(&options);
     let depths = Depths { recv: options.recv_depth as usize, send: slots };
     let mut daemon =
         Daemon::new(poll, engine, server, rtnl, signals, depths).map_err(because("cannot start the loop"))?;
     daemon.preload_from(preload::io::Source::new(&options));
+    daemon.start_providers(&plugins).map_err(because("cannot start the threads of providers"))?;
     open_devices(&mut daemon, managed || options.wait_for_device)?;
     let files = files.clone();
-    let mut service = Service { daemon, files, options, slots, from_host: false, named: None, _lock: lock };
+    let mut service = Service { daemon, files, options, slots, plugged, from_host: false, named: None, _lock: lock };
     let entries = service.names()?;
     let Service { daemon, options, .. } = &mut service;
     daemon.engine().set_names(entries.into_iter().map(local_name).collect());
     serve_kernel(daemon, sockets.netlink);
     listen(daemon, options, managed, sockets.stream)?;
     Ok(service)
+}
+
+/// Loads the plug-ins, and says which provider serves which subnet.
+fn load_providers(files: &Files, options: &Options) -> Result<(Vec<Loaded>, Providers), StartError> {
+    core().set_opts_file(&files.opts);
+    let (plugins, loading) = load::load(&options.provider_lib_path, options.builtin_provider, names_directory(options));
+    let (providers, assigning) = load::assign(options, &plugins);
+    for line in loading.iter().chain(&assigning) {
+        log!(line.level, "{}", line.text);
+    }
+    if plugins.is_empty() && !options.builtin_provider {
+        return Err(StartError(no_provider(options)));
+    }
+    Ok((plugins, providers))
+}
+
+/// Whether somebody wants plug-ins from a directory of his own.
+fn names_directory(options: &Options) -> bool {
+    options.provider_lib_path != Path::new(dirs::PROVIDERS)
+}
+
+fn no_provider(options: &Options) -> String {
+    let dir = options.provider_lib_path.display();
+    format!("no provider is there: builtin_provider is no, and {dir} has none that can be used")
 }
 
 /// Opens the devices that there are. None is an error unless the service is to wait for one.
@@ -268,7 +300,21 @@ fn local_name(e: AddrEntry) -> LocalName {
     LocalName { addr, text, device: String::from_utf8_lossy(&e.device).into_owned(), port: e.port, pkey }
 }
 
-/// Reads the files, prints the effective options and everything that is wrong in them.
+/// Whether there are plug-ins, and what there is to say of them and of lines that name them: what is wrong, and the rest as
+/// comments.
+fn check_providers(paths: &Files, options: &Options) -> (bool, Vec<String>, Vec<String>) {
+    core().set_opts_file(&paths.opts);
+    let (names, loading) = load::check(&options.provider_lib_path, options.builtin_provider, names_directory(options));
+    let (_, assigning) = load::assign_names(options, &names);
+    let (wrong, other): (Vec<_>, Vec<_>) = loading.into_iter().partition(|line| line.level == 0);
+    let nobody = (names.is_empty() && !options.builtin_provider).then(|| no_provider(options));
+    let of_options = assigning.into_iter().map(|line| line.text).chain(nobody);
+    let of_options = of_options.map(|text| format!("{}: {text}", paths.opts.display()));
+    let wrong = wrong.into_iter().map(|line| line.text).chain(of_options).collect();
+    (!names.is_empty(), wrong, other.into_iter().map(|line| format!("# {}", line.text)).collect())
+}
+
+/// Reads the files, prints the effective options and everything that is wrong in them. Objects of plug-ins are tried.
 pub fn check_config(paths: &Files) -> ExitCode {
     let mut out = std::io::stdout();
     let mut problems = 0;
@@ -278,10 +324,16 @@ pub fn check_config(paths: &Files) -> ExitCode {
     let allow_ip = match files::load(&paths.opts) {
         Ok(loaded) => {
             loaded.options.render().into_iter().for_each(&mut say);
-            problems += loaded.findings.len();
             let preloaded = preload::io::Source::new(&loaded.options).check();
             problems += preloaded.len();
-            loaded.findings.iter().map(ToString::to_string).chain(preloaded).for_each(&mut say);
+            let (plugged, wrong, other) = check_providers(paths, &loaded.options);
+            problems += wrong.len();
+            other.into_iter().for_each(&mut say);
+            let (findings, foreign): (Vec<_>, Vec<_>) = loaded.findings.iter().partition(|f| f.level(plugged) == 0);
+            problems += findings.len();
+            foreign.iter().for_each(|f| say(format!("# {f}")));
+            let findings = findings.iter().map(ToString::to_string);
+            findings.chain(preloaded).chain(wrong).for_each(&mut say);
             loaded.options.support_ips_in_addr_cfg
         }
         Err(e) => {

@@ -8,8 +8,17 @@ use crate::options::{Options, io as files};
 use crate::preload::io::Source;
 
 /// Options that hold until the service is started again: what they name was opened at start.
-const FIXED: [&str; 7] =
-    ["lock_file", "server_port", "server_mode", "acme_plus_kernel_only", "provider_lib_path", "provider", "recv_depth"];
+const FIXED: [&str; 9] = [
+    "lock_file",
+    "server_port",
+    "server_mode",
+    "acme_plus_kernel_only",
+    "provider_lib_path",
+    "builtin_provider",
+    "provider_timeout",
+    "provider",
+    "recv_depth",
+];
 
 impl Service {
     /// Opens the log again and reads the files again; connections and what is known of other hosts stay. What cannot be
@@ -30,7 +39,7 @@ impl Service {
             if let Err(e) = log::configure(&loaded.options.log_file, loaded.options.log_level) {
                 log!(0, "the log stays where it is: {e}");
             }
-            loaded.findings.iter().for_each(|finding| log!(0, "{finding}"));
+            loaded.findings.iter().for_each(|finding| log!(finding.level(self.plugged), "{finding}"));
             self.take_options(&loaded.options);
         }
         match self.names() {
@@ -117,6 +126,8 @@ fn keep_fixed(old: &Options, read: &Options) -> Options {
         server_mode: old.server_mode,
         acme_plus_kernel_only: old.acme_plus_kernel_only,
         provider_lib_path: old.provider_lib_path.clone(),
+        builtin_provider: old.builtin_provider,
+        provider_timeout: old.provider_timeout,
         default_provider: old.default_provider.clone(),
         providers: old.providers.clone(),
         recv_depth: old.recv_depth,
@@ -132,7 +143,7 @@ mod tests {
     #[test]
     fn what_is_fixed_is_kept_and_nothing_else() {
         let all = "log_file stderr\nlog_level 1\numad_debug_level 1\nlock_file /l\nserver_port 1\nserver_mode loop\n\
-            acme_plus_kernel_only yes\nprovider_lib_path /p\nsupport_ips_in_addr_cfg yes\naddr_timeout 1\nroute_prot acm\n\
+            acme_plus_kernel_only yes\nprovider_lib_path /p\nbuiltin_provider no\nprovider_timeout 9\nsupport_ips_in_addr_cfg yes\naddr_timeout 1\nroute_prot acm\n\
             route_timeout 1\nloopback_prot none\ntimeout 1\nretries 1\nresolve_depth 9\nsa_depth 9\nsend_depth 9\n\
             recv_depth 9\nmin_mtu 256\nmin_rate 5\nroute_preload opensm_full_v1\nroute_data_file /r\naddr_preload acm_hosts\n\
             addr_data_file /a\nmax_destinations 99\nmulticast_groups 9\nnegative_cache 9\nwait_for_device yes\nprovider x default\nprovider y 1\n";

@@ -218,6 +218,11 @@ impl Drop for Context {
 }
 
 impl Context {
+    /// The library's structure, for plug-ins; it is closed with this.
+    pub fn as_ptr(&self) -> *mut ffi::ibv_context {
+        self.raw.as_ptr()
+    }
+
     /// The device's name.
     pub fn name(&self) -> &str {
         &self.name

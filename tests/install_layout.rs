@@ -89,10 +89,13 @@ fn everything_is_where_the_package_has_it() {
         "/lib/systemd/system/ibacm.service",
         "/lib/systemd/system/ibacm.socket",
         "/usr/bin/ib_acme",
+        "/usr/include/infiniband/acm.h",
+        "/usr/include/infiniband/acm_prov.h",
         "/usr/sbin/ibacm",
         "/usr/share/doc/ibacm/copyright",
         "/usr/share/man/man1/ib_acme.1.gz",
         "/usr/share/man/man7/ibacm.7.gz",
+        "/usr/share/man/man7/ibacm_prov.7.gz",
         "/usr/share/man/man8/ibacm.8.gz",
     ];
     for name in replaced {
@@ -119,9 +122,11 @@ fn everything_is_where_the_package_has_it() {
         "/usr/share/doc/ibacm/LICENSES/Linux-OpenIB.txt",
         "/usr/share/doc/ibacm/examples/ibacm_addr.cfg",
         "/usr/share/doc/ibacm/examples/ibacm_opts.cfg",
+        "/usr/share/doc/ibacm/examples/static_provider.c",
         "/usr/share/doc/ibacm/ib_acme-check.schema.json",
         "/usr/share/doc/ibacm/ib_acme-json.md",
         "/usr/share/doc/ibacm/ib_acme.schema.json",
+        "/usr/share/doc/ibacm/providers.md",
         "/usr/share/doc/libibacm/LICENSES/GPL-2.0-only.txt",
         "/usr/share/doc/libibacm/LICENSES/Linux-OpenIB.txt",
         "/usr/share/doc/libibacm/copyright",
@@ -132,11 +137,22 @@ fn everything_is_where_the_package_has_it() {
     assert_eq!(more, wanted);
     let version = succeed(Command::new(root.file("/usr/bin/ib_acme")).arg("--version"));
     assert_eq!(version, concat!("ib_acme ", env!("CARGO_PKG_VERSION"), "\n"));
-    for page in ["man1/ib_acme.1.gz", "man8/ibacm.8.gz"] {
+    for page in ["man1/ib_acme.1.gz", "man7/ibacm_prov.7.gz", "man8/ibacm.8.gz"] {
         let page = root.file(&format!("/usr/share/man/{page}"));
         let manual = succeed(Command::new("mandoc").args(["-T", "ascii"]).arg(page));
+        let manual = manual.split_whitespace().collect::<Vec<_>>().join(" ");
         assert!(manual.contains("InfiniBand communication management assistant"), "{manual}");
     }
+    // A provider can be built where nothing of rdma-core's package is.
+    let sample = root.file("/usr/share/doc/ibacm/examples/static_provider.c");
+    let include = root.file("/usr/include");
+    let mut cc = Command::new("cc");
+    cc.args(["-shared", "-fPIC", "-Wall", "-Wextra", "-Werror", "-o", "/dev/null", "-I"]).arg(&include).arg(&sample);
+    succeed(cc.arg("-libverbs"));
+    let used = succeed(Command::new("cc").args(["-M", "-I"]).arg(&include).arg(&sample));
+    assert!(used.contains(&*include.join("infiniband/acm_prov.h").to_string_lossy()), "{used}");
+    let plugins = ours.iter().find(|name| name.contains("/ibacm/") && name.starts_with("/usr/lib"));
+    assert_eq!(plugins, None, "the directory of plug-ins is not ours");
     // The same again is the same.
     let before = fs::read(root.file("/usr/share/man/man8/ibacm.8.gz")).unwrap();
     root.install_all(&[]);
@@ -226,6 +242,7 @@ fn files_of_the_package_are_put_aside_and_back() {
         "/usr/bin/ib_acme",
         "/lib/systemd/system/ibacm.service",
         "/lib/systemd/system/ibacm.socket",
+        "/usr/include/infiniband/acm_prov.h",
         "/usr/share/doc/ibacm/copyright",
         "/usr/share/man/man1/ib_acme.1.gz",
     ];

@@ -37,6 +37,13 @@ impl Files {
         (lines.collect(), output.status.code())
     }
 
+    /// What [`check`](Self::check) says but for comments, which are about plug-ins of this machine too.
+    fn lines(&self) -> (Vec<String>, Option<i32>) {
+        let (mut lines, code) = self.check();
+        lines.retain(|line| !line.starts_with('#'));
+        (lines, code)
+    }
+
     /// The findings of a check that must have some.
     fn findings(&self) -> Vec<String> {
         let (lines, code) = self.check();
@@ -59,12 +66,12 @@ fn what_is_in_force_can_be_read_back() {
     let (options, findings) = parse(lines.join("\n").as_bytes(), "again");
     assert!(findings.is_empty(), "{findings:?}");
     assert_eq!(options, parse(b"retries 7\nmin_rate 100\nlog_file stderr\n", "opts").0);
-    assert_eq!(lines, options.render());
+    assert_eq!(files.lines().0, options.render());
 }
 
 #[test]
 fn files_that_are_not_there_are_none() {
-    let (lines, code) = Files::new("none", &[]).check();
+    let (lines, code) = Files::new("none", &[]).lines();
     assert_eq!((lines, code), (Options::default().render(), Some(0)));
 }
 
@@ -140,6 +147,65 @@ fn there_is_an_end_to_findings() {
     let large = Files::new("large", &[]);
     fs::write(large.path("opts"), vec![b'\n'; 17 << 20]).unwrap();
     assert!(large.findings()[0].contains("larger than"));
+}
+
+/// Compiles an object for `provider_lib_path`.
+fn plugin(files: &Files, name: &str, code: &str) {
+    let source = files.path("source.c");
+    let text = format!(
+        "#include <infiniband/acm_prov.h>\n#include <stdio.h>\n#include <stdlib.h>\n#include <unistd.h>\n\
+         static struct acm_provider p = {{ .size = sizeof(p), .version = 1, .name = \"{name}\" }};\n\
+         int provider_query(struct acm_provider **q, uint32_t *v) {{ *q = &p; *v = 1; return 0; }}\n\
+         static __attribute__((constructor)) void begin(void) {{ {code} }}\n"
+    );
+    fs::write(&source, text).unwrap();
+    let mut cc = Command::new("cc");
+    cc.args(["-shared", "-fPIC", "-o"]).arg(files.path(&format!("{name}.so"))).arg(&source);
+    assert!(cc.status().expect("the package gcc is installed").success());
+}
+
+#[test]
+fn plugins_are_tried_and_named() {
+    let lines = "provider_lib_path %\nprovider late 1\nprovider ibacmp 2\n";
+    let files = Files::new("plugins", &[("opts", lines), ("addr", "")]);
+    fs::set_permissions(&files.0, fs::Permissions::from_mode(0o755)).unwrap();
+    // What they say is nothing that a check says.
+    plugin(&files, "silent", "puts(\"noise\"); fputs(\"noise\", stderr); fflush(0);");
+    plugin(&files, "ends", "puts(\"noise\"); exit(0);");
+    plugin(&files, "dies", "abort();");
+    fs::copy("/usr/lib/x86_64-linux-gnu/ibacm/libibacmp.so", files.path("own.so"))
+        .expect("Debian's ibacm is installed");
+    let (said, code) = files.check();
+    assert_eq!(code, Some(1), "{said:#?}");
+    for line in [
+        "%/ends.so: not used: it ends the process while it is loaded (exit code 0)",
+        "%/dies.so: not used: it crashes while it is loaded (abort)",
+        "%/silent.so: not used: it lacks the function open_device",
+        "# %/own.so: not used: ibacmp is built in, and builtin_provider is yes",
+        "%/opts: 'provider late 0x0000000000000001' has no effect: there is no such provider (there are: ibacmp)",
+    ] {
+        assert!(said.iter().any(|l| l == line), "no {line}: {said:#?}");
+    }
+    assert!(!said.iter().any(|l| l.contains("noise")), "{said:#?}");
+    // One that serves alone is nothing wrong, unless there is none.
+    for name in ["silent", "ends", "dies"] {
+        fs::remove_file(files.path(&format!("{name}.so"))).unwrap();
+    }
+    let alone = format!("provider_lib_path {}\nbuiltin_provider no\n", files.0.display());
+    fs::write(files.path("opts"), alone).unwrap();
+    let (said, code) = files.check();
+    assert_eq!(code, Some(0), "{said:#?}");
+    assert!(said.iter().any(|l| l == "# %/own.so: provider ibacmp, usable"), "{said:#?}");
+    fs::set_permissions(&files.0, fs::Permissions::from_mode(0o775 | 0o002)).unwrap();
+    let (said, code) = files.check();
+    assert_eq!(code, Some(1), "{said:#?}");
+    for line in [
+        "%: no provider is loaded from there: others than root can write to it",
+        "%/opts: no provider is called ibacmp (there is none): subnets that no line names are not served",
+        "%/opts: no provider is there: builtin_provider is no, and % has none that can be used",
+    ] {
+        assert!(said.iter().any(|l| l == line), "no {line}: {said:#?}");
+    }
 }
 
 #[test]

@@ -24,7 +24,7 @@ const OPTIONS_HEAD: &str = "\
 # A line is a name and a value. Those that begin with '#' are not in force, and show what holds then.
 ";
 /// Their defaults may become better with another version, so that they are not fixed here.
-const NOT_FIXED: [&str; 13] = [
+const NOT_FIXED: [&str; 15] = [
     "addr_fallback",
     "multicast_groups",
     "resolve_depth",
@@ -36,6 +36,8 @@ const NOT_FIXED: [&str; 13] = [
     "wait_for_device",
     "support_ips_in_addr_cfg",
     "provider_lib_path",
+    "builtin_provider",
+    "provider_timeout",
     "route_data_file",
     "addr_data_file",
 ];

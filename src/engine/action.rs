@@ -16,11 +16,11 @@ use crate::time::Time;
 pub struct ClientId(pub u64);
 
 /// A port of a device.
-#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub struct PortId(pub u32);
 
 /// An endpoint: a partition of a port.
-#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub struct EpId(pub u32);
 
 /// Names a question to the kernel's neighbour table.

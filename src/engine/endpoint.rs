@@ -11,6 +11,7 @@ use super::action::{Av, ClientId, PortId};
 use super::announce::Announcement;
 use super::fallback::Fallback;
 use super::ladder::Class;
+use super::plugged::ProviderId;
 use super::refresh::Refreshes;
 use crate::addr::Addr;
 use crate::arp::Arp;
@@ -125,6 +126,8 @@ pub(super) struct Endpoint {
     pub pkey_index: u16,
     /// The port is active and has the P_Key.
     pub up: bool,
+    /// Who has it, as long as it is up, if not the built-in provider: then there are no QP, no groups and no look-ups.
+    pub provider: Option<ProviderId>,
     /// QP number, once there is a QP.
     pub qpn: Option<u32>,
     /// Order of creation: the newest of a port is listed first.

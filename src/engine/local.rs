@@ -157,7 +157,9 @@ impl Engine {
         }
         for addr in &come {
             self.disown(ep, addr);
-            self.announce_address(ep, addr);
+            if self.eps[ep.0 as usize].provider.is_none() {
+                self.announce_address(ep, addr);
+            }
             self.log(1, || format!("address {addr} is served"));
         }
         self.write_loopbacks(ep);
@@ -187,7 +189,7 @@ impl Engine {
 
     /// Puts the endpoint's own addresses into its cache, so that they resolve without the fabric.
     pub(super) fn write_loopbacks(&mut self, ep: EpId) {
-        if !self.config.loopback_local {
+        if !self.config.loopback_local || self.eps[ep.0 as usize].provider.is_some() {
             return;
         }
         let path = self.loopback_path(ep);

@@ -102,7 +102,7 @@ impl Engine {
         let Some(p) = self.ports.get_mut(port.0 as usize) else { return };
         p.notices.forget();
         p.sa.withdraw(|who| matches!(who, SaWho::Inform { .. }));
-        if p.info.active && p.notices.heard {
+        if p.info.active && p.notices.heard && p.provider.is_none() {
             p.notices.failures = 0;
             p.notices.state = State::Wait(now.plus(pause));
         }
@@ -186,8 +186,8 @@ impl Engine {
             pkey_index: p.info.sa_pkey_index(),
             mad: Box::new(mad.report_response()),
         });
-        let notice = mad.notice();
-        if mad.attribute() != ATTR_NOTICE || !notice.generic {
+        let (notice, plugged) = (mad.notice(), p.provider.is_some());
+        if mad.attribute() != ATTR_NOTICE || !notice.generic || plugged {
             return;
         }
         match notice.trap {

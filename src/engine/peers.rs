@@ -45,7 +45,7 @@ impl Av {
 impl Engine {
     /// A datagram came to the endpoint. Nothing in it is believed that its transport does not bear out.
     pub fn datagram(&mut self, now: Time, ep: EpId, rx: &Rx, payload: &[u8]) {
-        let Some(e) = self.eps.get(ep.0 as usize).filter(|e| e.up) else { return };
+        let Some(e) = self.eps.get(ep.0 as usize).filter(|e| e.up && e.provider.is_none()) else { return };
         let own = e.qpn == Some(rx.src_qp) && rx.sgid == self.info(ep).gid();
         if own {
             // multicast comes back to its sender

@@ -4,7 +4,10 @@
 use ibacm_wire::Gid;
 use ibacm_wire::client::MAX_REQUEST;
 
-use super::action::EpId;
+use super::Engine;
+use super::action::{Action, EpId, PortId};
+use super::ports::PortInfo;
+use super::query::BUILTIN;
 use crate::addr::Addr;
 
 /// Bytes of a message as providers know it (`struct acm_msg` of `infiniband/acm.h`).
@@ -25,6 +28,20 @@ pub struct Providers {
     pub default: Option<ProviderId>,
     /// How long a provider may take for an answer, in milliseconds.
     pub timeout_ms: u32,
+}
+
+impl Providers {
+    /// Who serves the port as it is now. A port that is not active is nobody's.
+    pub(super) fn of(&self, info: &PortInfo) -> Option<ProviderId> {
+        let prefix = info.gid().subnet_prefix();
+        let subnet = self.subnets.iter().find(|s| s.0 == prefix);
+        subnet.map_or(self.default, |s| s.1).filter(|_| info.active)
+    }
+
+    /// Its name.
+    pub(super) fn name(&self, provider: Option<ProviderId>) -> &str {
+        provider.map_or(Some(BUILTIN), |p| self.names.get(usize::from(p.0)).map(String::as_str)).unwrap_or_default()
+    }
 }
 
 /// Names a question to a provider: unpredictable, and never 0.
@@ -80,6 +97,8 @@ pub struct PluggedEndpoint {
     pub ep: EpId,
     /// Its P_Key, host order.
     pub pkey: u16,
+    /// The P_Key's place in the port's table: where that is another one, the endpoint is to be closed and opened again.
+    pub pkey_index: u16,
     /// Its addresses.
     pub addrs: Vec<PluggedAddr>,
 }
@@ -93,4 +112,88 @@ pub struct PluggedAddr {
     pub addr: Addr,
     /// As it is shown.
     pub text: Vec<u8>,
+}
+
+/// What a provider has open of a port, and how the loop knows of it.
+#[derive(Default)]
+pub(super) struct Shown {
+    /// As it was last told.
+    now: Option<Plugged>,
+    /// The loop has not taken it yet.
+    queued: bool,
+    /// As in [`Plugged`].
+    pub generation: u32,
+}
+
+/// Whether what a provider knows of a port, which is active before and after, is no longer so. P_Keys are matters of
+/// endpoints, and the subnet manager is none of the provider's.
+pub(super) fn is_another(old: &PortInfo, new: &PortInfo) -> bool {
+    let address = |p: &PortInfo| (p.lid, p.lmc, p.rate, p.mtu);
+    address(old) != address(new) || old.gids != new.gids
+}
+
+impl Engine {
+    /// Tells which providers there are beside the built-in one. To be called before ports are told; later, `subnets` and
+    /// `default` count for a port when it next changes.
+    pub fn set_providers(&mut self, providers: Providers) {
+        self.providers = providers;
+    }
+
+    /// What is to be open at the port's provider; `None`: nothing.
+    pub fn plugged(&self, port: PortId) -> Option<Plugged> {
+        self.ports.get(port.0 as usize)?.shown.now.clone()
+    }
+
+    /// The loop has taken an [`Action::Plugged`]: the next change is one more.
+    pub(super) fn plugged_taken(&mut self, port: PortId) {
+        if let Some(p) = self.ports.get_mut(port.0 as usize) {
+            p.shown.queued = false;
+        }
+    }
+
+    /// The number of a port's provider is known: says so.
+    pub(super) fn say_provider(&mut self, port: PortId) {
+        let Some(p) = self.ports.get(port.0 as usize) else { return };
+        let Some(provider) = p.provider else { return };
+        let (device, number) = (p.info.device.clone(), p.info.port);
+        let name = self.providers.name(Some(provider)).to_owned();
+        self.log(1, || format!("{device} port {number} is served by provider {name}"));
+    }
+
+    /// Ports, endpoints or addresses may have changed: tells of ports of which something else is to be open now, and
+    /// ends the questions to what is there no more.
+    pub(super) fn tell_plugged(&mut self) {
+        for i in 0..self.ports.len() {
+            let port = PortId(i as u32);
+            let now = self.look_plugged(port);
+            let Some(p) = self.ports.get_mut(i).filter(|p| p.shown.now != now) else { continue };
+            p.shown.now = now;
+            if !std::mem::replace(&mut p.shown.queued, true) {
+                self.actions.push_back(Action::Plugged { port });
+            }
+        }
+        self.end_stale_asks();
+    }
+
+    fn look_plugged(&self, port: PortId) -> Option<Plugged> {
+        let p = self.ports.get(port.0 as usize)?;
+        let provider = p.provider?;
+        let endpoints = self.port_eps(port).into_iter().filter_map(|ep| {
+            let e = self.eps.get(ep.0 as usize)?;
+            let places = (0..).zip(&e.addrs);
+            let addrs = places.filter_map(|(place, a)| {
+                let a = a.as_ref()?;
+                Some(PluggedAddr { place, addr: a.addr, text: a.text.clone() })
+            });
+            Some(PluggedEndpoint { ep, pkey: e.pkey, pkey_index: e.pkey_index, addrs: addrs.collect() })
+        });
+        Some(Plugged {
+            provider,
+            generation: p.shown.generation,
+            device: p.info.device.clone(),
+            port: p.info.port,
+            gids: p.info.gids.clone(),
+            endpoints: endpoints.collect(),
+        })
+    }
 }

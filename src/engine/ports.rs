@@ -9,6 +9,7 @@ use super::doubt::doubt;
 use super::endpoint::{Endpoint, GroupState};
 use super::local::same_partition;
 use super::notices::Notices;
+use super::plugged::{ProviderId, Shown, is_another};
 use super::refresh::Refreshes;
 use super::resolve::SaWho;
 use crate::arp::Arp;
@@ -96,6 +97,9 @@ pub(super) struct Port {
     pub sa: SaClient<SaWho>,
     pub notices: Notices,
     pub news: News,
+    /// Who serves it while it is active, if not the built-in provider.
+    pub provider: Option<ProviderId>,
+    pub shown: Shown,
 }
 
 impl Engine {
@@ -107,8 +111,10 @@ impl Engine {
             let sa = SaClient::new(self.config.sa(), &mut self.rng);
             let id = PortId(self.ports.len() as u32);
             let preloaded_since = info.active.then_some(now);
-            let (notices, news) = Default::default();
-            self.ports.push(Port { info, preloaded_since, sa, notices, news });
+            let (notices, news, shown) = Default::default();
+            let provider = self.providers.of(&info);
+            self.ports.push(Port { info, preloaded_since, sa, notices, news, provider, shown });
+            self.say_provider(id);
             self.refresh();
             self.say_preloaded(id);
             return id;
@@ -130,13 +136,24 @@ impl Engine {
         let new_sm = stays && (old.sm_lid, old.sm_sl) != (new.sm_lid, new.sm_sl);
         // the kernel repeats a question with the index that it was sent with, which is another partition's now
         let new_index = stays && old.sa_pkey_index() != new.sa_pkey_index();
-        let down = old.active && !new.active;
-        let up = !old.active && new.active;
+        let provider = self.providers.of(new);
+        // for those who have it and for those who get it, a port that changes hands goes down and comes up
+        let passed = stays && provider != self.ports[i].provider;
+        let down = old.active && !new.active || passed;
+        let up = !old.active && new.active || passed;
+        if up || stays && is_another(&old, new) {
+            let shown = &mut self.ports[i].shown;
+            shown.generation = shown.generation.wrapping_add(1);
+        }
         if new_sm || new_index {
             self.ports[i].sa.resend_all(now);
         }
         if down {
             self.port_down(now, id);
+        }
+        self.ports[i].provider = provider;
+        if up {
+            self.say_provider(id);
         }
         if up || new_sm {
             self.subscribe_again(now, id);
@@ -177,6 +194,9 @@ impl Engine {
 
     /// The subnet manager wants every group to be joined again.
     pub fn reregister(&mut self, now: Time, port: PortId) {
+        if let Some(provider) = self.ports.get(port.0 as usize).and_then(|p| p.provider) {
+            return self.actions.push_back(Action::Reregister { provider, port });
+        }
         for ep in self.port_eps(port) {
             self.rejoin(now, ep);
         }
@@ -233,6 +253,7 @@ impl Engine {
         });
         self.order = order;
         self.index_local();
+        self.tell_plugged();
     }
 
     fn refresh_partition(&mut self, port: PortId, pkey_index: u16, pkey: u16) {
@@ -252,16 +273,21 @@ impl Engine {
                 return;
             }
             (e.up, e.pkey, e.pkey_index) = (true, pkey, pkey_index);
-            self.actions.push_back(Action::Open { ep, port, pkey_index });
+            e.provider = self.ports[port.0 as usize].provider;
+            if e.provider.is_none() {
+                self.actions.push_back(Action::Open { ep, port, pkey_index });
+            }
         } else if wanted.is_empty() {
             // as if the service had been started now
             self.endpoint_closed(ep, true);
         } else if e.pkey_index != pkey_index || e.pkey != pkey {
             // the QP names its P_Key by index; what is known of others stays true
             (e.pkey, e.pkey_index, e.qpn) = (pkey, pkey_index, None);
-            self.reset_groups(ep);
-            self.actions.push_back(Action::Close { ep });
-            self.actions.push_back(Action::Open { ep, port, pkey_index });
+            if e.provider.is_none() {
+                self.reset_groups(ep);
+                self.actions.push_back(Action::Close { ep });
+                self.actions.push_back(Action::Open { ep, port, pkey_index });
+            }
         }
         self.set_endpoint_addrs(ep, wanted);
     }
@@ -273,6 +299,7 @@ impl Engine {
             pkey,
             pkey_index,
             up: false,
+            provider: None,
             qpn: None,
             serial: self.eps.len() as u64,
             addrs: Vec::new(),
@@ -307,7 +334,9 @@ impl Engine {
         e.responses.clear();
         e.refreshes.clear();
         e.responses_sent = 0;
-        self.actions.push_back(Action::Close { ep });
+        if e.provider.is_none() {
+            self.actions.push_back(Action::Close { ep });
+        }
         self.reset_groups(ep);
         self.fail_all(ep, Status::Enotconn, port_stays);
         self.doubt_paths(ep);
@@ -330,7 +359,7 @@ impl Engine {
 
     /// The endpoint's QP exists.
     pub fn endpoint_opened(&mut self, now: Time, ep: EpId, qpn: u32) {
-        let Some(e) = self.eps.get_mut(ep.0 as usize).filter(|e| e.up) else { return };
+        let Some(e) = self.eps.get_mut(ep.0 as usize).filter(|e| e.up && e.provider.is_none()) else { return };
         e.qpn = Some(qpn);
         self.announce_opened(ep);
         let e = &mut self.eps[ep.0 as usize];
@@ -353,12 +382,14 @@ impl Engine {
 
     /// How many endpoints are to have a QP.
     pub fn endpoint_count(&self) -> usize {
-        self.order.len()
+        let plugged = |ep: &&EpId| self.eps[ep.0 as usize].provider.is_some();
+        let plugged = if self.providers.names.is_empty() { 0 } else { self.order.iter().filter(plugged).count() };
+        self.order.len() - plugged
     }
 
     /// Whether the endpoint is to have a QP.
     pub fn endpoint_wanted(&self, ep: EpId) -> Option<(PortId, u16)> {
-        let e = self.eps.get(ep.0 as usize).filter(|e| e.up)?;
+        let e = self.eps.get(ep.0 as usize).filter(|e| e.up && e.provider.is_none())?;
         Some((e.port, e.pkey_index))
     }
 

@@ -48,7 +48,8 @@ impl Engine {
 
     /// Logs what is preloaded for a port.
     pub(super) fn say_preloaded(&mut self, port: PortId) {
-        let Some(info) = self.ports.get(port.0 as usize).map(|p| &p.info).filter(|i| i.active) else { return };
+        let served = self.ports.get(port.0 as usize).filter(|p| p.info.active && p.provider.is_none());
+        let Some(info) = served.map(|p| &p.info) else { return };
         if self.preload.routes.is_empty() {
             return;
         }

@@ -8,6 +8,7 @@ use ibacm_wire::client::{
 
 use super::Engine;
 use super::action::{Action, ClientId, EpId, Reply};
+use super::plugged::Call;
 use super::request::Outcome;
 use super::resolve::{SaWho, reply_header};
 use crate::addr::Addr;
@@ -15,7 +16,7 @@ use crate::sa::{Ask, SaError};
 use crate::time::Time;
 
 /// Name of the built-in provider.
-const PROVIDER: &[u8] = b"ibacmp";
+pub const BUILTIN: &str = "ibacmp";
 /// Addresses that fit into a reply, whose length is 16 bits.
 const MAX_LISTED: usize = (u16::MAX as usize - HDR_LEN - EP_CONFIG_LEN) / MAX_ADDRESS;
 
@@ -25,6 +26,21 @@ pub(super) struct Query {
     pub client: ClientId,
     pub header: Header,
     pub flags: u32,
+}
+
+/// Appends the reply to an [`OP_PERF_QUERY`](ibacm_wire::client::OP_PERF_QUERY): at most 255 counters.
+pub(super) fn put_counters(h: Header, values: &[u64], out: &mut Vec<u8>) {
+    let values = &values[..values.len().min(usize::from(u8::MAX))];
+    let length = (HDR_LEN + values.len() * 8) as u16;
+    let data = [values.len() as u8, h.data[1], 0];
+    out.extend_from_slice(&Header { opcode: h.opcode | OP_ACK, status: 0, data, length, ..h }.emit());
+    values.iter().for_each(|v| out.extend_from_slice(&v.to_be_bytes()));
+}
+
+/// The reply where there are none.
+pub(super) fn no_counters(h: Header, status: Status) -> [u8; HDR_LEN] {
+    let data = [h.data[0], h.data[1], 0];
+    Header { opcode: h.opcode | OP_ACK, status: status as u8, data, length: HDR_LEN as u16, ..h }.emit()
 }
 
 impl Engine {
@@ -42,6 +58,9 @@ impl Engine {
         }
         let mut path = PathRecord(entry.info);
         let ep = self.path_endpoint(&path).ok_or((None, Status::Esrcaddr))?;
+        if self.eps[ep.0 as usize].provider.is_some() {
+            return self.ask_by_path(now, ep, client, msg, |place, message| Call::Query { place, message });
+        }
         if path.sgid().is_zero() && path.slid() == 0 {
             // unconstrained, the SA may answer with a path from somewhere else
             path.set_sgid(self.info(ep).gid());
@@ -80,32 +99,41 @@ impl Engine {
     }
 
     /// `ACM_OP_PERF_QUERY`.
-    pub(super) fn perf_query(&mut self, h: Header, msg: &[u8], out: &mut Vec<u8>) -> Outcome {
+    pub(super) fn perf_query(
+        &mut self,
+        now: Time,
+        client: ClientId,
+        h: Header,
+        msg: &[u8],
+        out: &mut Vec<u8>,
+    ) -> Outcome {
         let entry = Entry::read(msg, 0);
         let index = usize::from(h.data[1]);
         let more = h.data[2] == PERF_MORE;
         let of = |ep: EpId| (self.eps[ep.0 as usize].counters, self.eps[ep.0 as usize].more);
-        let found = match entry {
-            None if index == 0 => Some((self.counters, self.more)),
-            Some(e) if e.flags & EP_FLAG_SOURCE == 0 => Some((self.counters, self.more)),
-            _ if index >= 1 => self.order.get(index - 1).copied().map(of),
-            Some(e) => self.entry_endpoint(&e).map(of),
-            None => None,
+        let (whole, ep) = match entry {
+            None if index == 0 => (true, None),
+            Some(e) if e.flags & EP_FLAG_SOURCE == 0 => (true, None),
+            _ if index >= 1 => (false, self.order.get(index - 1).copied()),
+            Some(e) => (false, self.entry_endpoint(&e)),
+            None => (false, None),
         };
-        let values: Vec<u64> = match &found {
-            Some((first, rest)) => first.iter().chain(rest.iter().filter(|_| more)).copied().collect(),
-            None => Vec::new(),
-        };
-        let reply = Header {
-            opcode: h.opcode | OP_ACK,
-            status: if found.is_some() { 0 } else { Status::Esrcaddr as u8 },
-            data: [if found.is_some() { values.len() as u8 } else { h.data[0] }, h.data[1], 0],
-            length: (HDR_LEN + values.len() * 8) as u16,
-            ..h
-        };
-        out.extend_from_slice(&reply.emit());
-        for v in values {
-            out.extend_from_slice(&v.to_be_bytes());
+        if let Some(ep) = ep.filter(|ep| self.eps[ep.0 as usize].provider.is_some()) {
+            return match self.ask(now, ep, client, h, (None, Call::Counters)) {
+                Ok(outcome) => outcome,
+                Err((_, status)) => {
+                    out.extend_from_slice(&no_counters(h, status));
+                    Outcome::Replied
+                }
+            };
+        }
+        let found = if whole { Some((self.counters, self.more)) } else { ep.map(of) };
+        match found {
+            Some((first, rest)) => {
+                let values: Vec<u64> = first.iter().chain(rest.iter().filter(|_| more)).copied().collect();
+                put_counters(h, &values, out);
+            }
+            None => out.extend_from_slice(&no_counters(h, Status::Esrcaddr)),
         }
         Outcome::Replied
     }
@@ -139,7 +167,9 @@ impl Engine {
         out.extend_from_slice(&e.pkey.to_be_bytes());
         out.extend_from_slice(&(addrs.len() as u16).to_be_bytes());
         let mut name = [0; MAX_PROV_NAME];
-        name[..PROVIDER.len()].copy_from_slice(PROVIDER);
+        let text = self.providers.name(e.provider).bytes();
+        // the last byte stays zero here too
+        name[..MAX_PROV_NAME - 1].iter_mut().zip(text).for_each(|(to, from)| *to = from);
         out.extend_from_slice(&name);
         for text in addrs {
             let mut field = [0; MAX_ADDRESS];

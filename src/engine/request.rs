@@ -4,14 +4,16 @@ use std::net::IpAddr;
 
 use ibacm_wire::PathRecord;
 use ibacm_wire::client::{
-    self, Counter, EP_FLAG_DEST, EP_FLAG_SOURCE, Entry, FLAG_NODELAY, FLAG_QUERY_SA, Header, MAX_ENTRIES, OP_MASK,
-    OP_RESOLVE, Status, TYPE_GID, TYPE_IP, TYPE_IP6, TYPE_LID, TYPE_NAME, TYPE_PATH,
+    self, Counter, EP_FLAG_SOURCE, Entry, FLAG_NODELAY, FLAG_QUERY_SA, Header, OP_MASK, OP_RESOLVE, Status, TYPE_GID,
+    TYPE_IP, TYPE_IP6, TYPE_LID, TYPE_NAME, TYPE_PATH,
 };
 
 use super::Engine;
 use super::action::{ClientId, EpId};
+use super::by_address::ByAddress;
 use super::link_local::{Link, is_link_local};
 use super::local::same_partition;
+use super::plugged::Call;
 use super::ports::PortInfo;
 use super::resolve::{path_reply, reply_header};
 use crate::addr::Addr;
@@ -84,45 +86,6 @@ impl RouteMemo {
     }
 }
 
-/// A resolve request by address, its entries found.
-struct ByAddress {
-    source: Option<Entry>,
-    dest: Entry,
-}
-
-impl ByAddress {
-    fn parse(msg: &[u8]) -> Result<ByAddress, Status> {
-        let (mut source, mut dest) = (None, None);
-        let mut count = 0;
-        while let Some(e) = Entry::read(msg, count) {
-            count += 1;
-            if e.flags & EP_FLAG_SOURCE != 0 {
-                if source.is_some() {
-                    return Err(Status::Esrcaddr);
-                }
-                if !(TYPE_NAME..=TYPE_LID).contains(&e.kind) {
-                    return Err(Status::Esrctype);
-                }
-                source = Some(e);
-            }
-            if e.flags & EP_FLAG_DEST != 0 {
-                if dest.is_some() {
-                    return Err(Status::Edestaddr);
-                }
-                if !(TYPE_NAME..=TYPE_LID).contains(&e.kind) {
-                    return Err(Status::Edesttype);
-                }
-                dest = Some(e);
-            }
-        }
-        let dest = dest.ok_or(Status::Edesttype)?;
-        if source.is_none() && count >= MAX_ENTRIES {
-            return Err(Status::Einval);
-        }
-        Ok(ByAddress { source, dest })
-    }
-}
-
 impl Engine {
     /// A client's request, whole and with a valid header. A reply that is known at once is appended to `out`.
     pub fn request(
@@ -136,14 +99,14 @@ impl Engine {
         let Some(h) = Header::read(msg) else { return Outcome::Close };
         match h.opcode & OP_MASK {
             OP_RESOLVE => {}
-            client::OP_PERF_QUERY => return self.perf_query(h, msg, out),
+            client::OP_PERF_QUERY => return self.perf_query(now, client, h, msg, out),
             client::OP_EP_QUERY => return self.ep_query(h, out),
             _ => return Outcome::Close,
         }
         self.counters[Counter::Resolve as usize] += 1;
         let outcome = match Entry::read(msg, 0) {
             Some(e) if e.kind == TYPE_PATH && e.flags & FLAG_QUERY_SA != 0 => self.query_sa(now, client, h, &e, msg),
-            Some(e) if e.kind == TYPE_PATH => self.resolve_path(now, client, h.tid, &e, out),
+            Some(e) if e.kind == TYPE_PATH => self.resolve_path(now, client, h.tid, &e, msg, out),
             _ => match ByAddress::parse(msg) {
                 Ok(r) => self.resolve_addr(now, client, h.tid, &r, routes, out),
                 Err(status) => Err((None, status)),
@@ -164,7 +127,7 @@ impl Engine {
         now: Time,
         client: ClientId,
         tid: [u8; 8],
-        r: &ByAddress,
+        r: &ByAddress<'_>,
         routes: &mut dyn RouteLookup,
         out: &mut Vec<u8>,
     ) -> Result<Outcome, (Option<EpId>, Status)> {
@@ -183,13 +146,14 @@ impl Engine {
             };
             let ep = ep.ok_or(none(Status::Esrcaddr))?;
             let id = self.eps[ep.0 as usize].cache.find(&dest);
-            return self.lookup(now, ep, id, &dest, Some(source), nodelay, Asker { client, tid, source: None }, out);
+            let asker = Asker { client, tid, source: None, request: Some(r) };
+            return self.lookup(now, ep, id, &dest, Some(source), nodelay, asker, out);
         }
         if is_link_local(&dest) {
             // not remembered: which link is the best guess changes with what is known of hosts
             let (source, ep) = self.link_local_source(None, &dest, routes.link()).ok_or(none(Status::Edestaddr))?;
             let id = self.eps[ep.0 as usize].cache.find(&dest);
-            let asker = Asker { client, tid, source: Some(source_entry(&source)) };
+            let asker = Asker { client, tid, source: Some(source_entry(&source)), request: Some(r) };
             return self.lookup(now, ep, id, &dest, Some(source), nodelay, asker, out);
         }
         let hash = dest.hash(&self.routes.key);
@@ -205,7 +169,7 @@ impl Engine {
             }
         };
         let source = *self.local.get(number).ok_or(none(Status::Esrcaddr))?;
-        let asker = Asker { client, tid, source: Some(source_entry(&source)) };
+        let asker = Asker { client, tid, source: Some(source_entry(&source)), request: Some(r) };
         let outcome = self.lookup(now, ep, id, &dest, Some(source), nodelay, asker, out);
         if known.is_none()
             && let Some(id) = id.or_else(|| self.eps[ep.0 as usize].cache.find(&dest))
@@ -266,6 +230,7 @@ impl Engine {
         client: ClientId,
         tid: [u8; 8],
         entry: &Entry,
+        msg: &[u8],
         out: &mut Vec<u8>,
     ) -> Result<Outcome, (Option<EpId>, Status)> {
         let mut question = PathRecord(entry.info);
@@ -273,6 +238,10 @@ impl Engine {
             return Err((None, Status::Edestaddr));
         }
         let ep = self.path_endpoint(&question).ok_or((None, Status::Esrcaddr))?;
+        if self.eps[ep.0 as usize].provider.is_some() {
+            self.eps[ep.0 as usize].counters[Counter::Resolve as usize] += 1;
+            return self.ask_by_path(now, ep, client, msg, |place, message| Call::Resolve { place, message });
+        }
         let info = self.info(ep);
         if question.slid() == 0 {
             question.set_slid(info.lid);
@@ -294,7 +263,7 @@ impl Engine {
         let dest = Addr::path(&question);
         let id = self.eps[ep.0 as usize].cache.find(&dest);
         let nodelay = entry.flags & FLAG_NODELAY != 0;
-        self.lookup(now, ep, id, &dest, None, nodelay, Asker { client, tid, source: None }, out)
+        self.lookup(now, ep, id, &dest, None, nodelay, Asker { client, tid, source: None, request: None }, out)
     }
 
     /// Whether so much is being asked that look-ups which nobody waits for are not started: there is no end to how many
@@ -314,11 +283,16 @@ impl Engine {
         dest: &Addr,
         source: Option<Addr>,
         nodelay: bool,
-        asker: Asker,
+        asker: Asker<'_>,
         out: &mut Vec<u8>,
     ) -> Result<Outcome, (Option<EpId>, Status)> {
         self.eps[ep.0 as usize].counters[Counter::Resolve as usize] += 1;
         let fail = |status| (Some(ep), status);
+        if self.eps[ep.0 as usize].provider.is_some()
+            && let Some(r) = asker.request
+        {
+            return self.ask_by_address(now, ep, asker.client, r, source.as_ref(), asker.source.as_ref());
+        }
         let known = self.preloaded_dest(now, ep, known, dest);
         let crowded = known.is_none() && nodelay && self.is_crowded(ep);
         let e = &mut self.eps[ep.0 as usize];
@@ -378,10 +352,12 @@ impl Engine {
 }
 
 /// Who asks, and what the reply repeats.
-struct Asker {
+struct Asker<'a> {
     client: ClientId,
     tid: [u8; 8],
     source: Option<Entry>,
+    /// As it came, if it is one by address.
+    request: Option<&'a ByAddress<'a>>,
 }
 
 /// The entry that tells a client which source was chosen.

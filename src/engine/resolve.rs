@@ -9,6 +9,7 @@ use super::Engine;
 use super::action::{Action, Av, ClientId, EpId, PortId, Reply};
 use super::config::RouteProt;
 use super::endpoint::{MAX_PEER_WAITERS, Pending, Waiter};
+use super::plugged::MadToken;
 use super::query::Query;
 use crate::addr::Addr;
 use crate::cache::{DestId, State};
@@ -30,6 +31,8 @@ pub(super) enum SaWho {
     Inform { port: PortId, life: u32 },
     /// A path that was given out, for whoever wants it next.
     Check { ep: EpId, dest: DestId, epoch: u16, asked: Time, refresh: bool },
+    /// A provider, with the transaction id that it chose.
+    Provider { token: MadToken, tid: u64 },
 }
 
 /// The header of a reply to a resolve request.
@@ -261,6 +264,7 @@ impl Engine {
         match who {
             SaWho::Route { ep, dest, epoch } => self.route_answered(now, ep, dest, epoch, result.map(|m| m.path())),
             SaWho::Query(q) => self.query_answered(*q, result.map(|m| m.path())),
+            SaWho::Provider { token, tid } => self.provider_mad_done(token, tid, result),
             SaWho::Inform { port, life } => self.inform_answered(now, port, life, result.map(drop)),
             SaWho::Check { ep, dest, epoch, asked, refresh } => {
                 self.checked(now, (ep, dest), epoch, (asked, refresh), result.map(|m| m.path()));
@@ -275,6 +279,7 @@ impl Engine {
     pub(super) fn sa_lost(&mut self, now: Time, who: SaWho) {
         match who {
             SaWho::Query(q) => self.query_answered(*q, Err(SaError::Down)),
+            SaWho::Provider { token, tid } => self.provider_mad_done(token, tid, Err(SaError::Down)),
             SaWho::Check { ep, .. } => self.check_lost(ep),
             SaWho::Route { ep, dest, .. } => {
                 let e = &self.eps[ep.0 as usize];

@@ -19,7 +19,7 @@ fn take<T>(share: &mut usize, next: impl FnOnce() -> Option<T>) -> Option<T> {
 
 impl Engine {
     pub(super) fn deadline(&mut self) -> Time {
-        let mut next = self.moved.deadline();
+        let mut next = self.moved.deadline().min(self.asks.deadline());
         for p in self.ports.iter().filter(|p| p.info.active) {
             next = next.min(p.sa.next_deadline()).min(p.notices.deadline()).min(p.news.deadline());
         }
@@ -41,6 +41,7 @@ impl Engine {
     /// more to do.
     pub fn on_time(&mut self, now: Time) {
         let mut share = SHARE;
+        while take(&mut share, || self.overdue_ask(now)).is_some() {}
         for i in 0..self.ports.len() {
             while let Some(answer) = take(&mut share, || self.ports[i].sa.on_time(now)) {
                 self.sa_answered(now, answer.who, answer.result);

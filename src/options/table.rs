@@ -122,6 +122,8 @@ pub(super) static TABLE: &[OptionRow] = &[
     ),
     bool_row!(acme_plus_kernel_only),
     path_row!(provider_lib_path),
+    bool_row!(builtin_provider),
+    number_row!(provider_timeout, 1..=MAX_MS, "milliseconds, 1 to 3600000"),
     bool_row!(support_ips_in_addr_cfg),
     keyword_row!(addr_prot, "acm", [("acm", AddrProt::Acm)]),
     keyword_row!(

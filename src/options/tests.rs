@@ -26,6 +26,8 @@ fn defaults_are_those_of_the_deployed_service() {
         "server_port 6125",
         "server_mode unix",
         "acme_plus_kernel_only no",
+        "builtin_provider yes",
+        "provider_timeout 30000",
         "support_ips_in_addr_cfg no",
         "addr_prot acm",
         "addr_fallback neigh",
@@ -58,7 +60,7 @@ fn defaults_are_those_of_the_deployed_service() {
 #[test]
 fn every_option_is_read_and_rendering_is_read_back() {
     let text = "log_file /tmp/a\nlog_level 2\numad_debug_level 1\nlock_file /tmp/l\nserver_port 65535\nserver_mode OPEN\n\
-        acme_plus_kernel_only yes\nprovider_lib_path /p\nsupport_ips_in_addr_cfg 1\naddr_prot ACM\naddr_fallback NONE\naddr_timeout -1\n\
+        acme_plus_kernel_only yes\nprovider_lib_path /p\nbuiltin_provider no\nprovider_timeout 3600000\nsupport_ips_in_addr_cfg 1\naddr_prot ACM\naddr_fallback NONE\naddr_timeout -1\n\
         route_prot Acm\nroute_timeout 5\nloopback_prot NONE\ntimeout 1\nretries 0\nresolve_depth 8\nsa_depth 9\n\
         send_depth 10\nrecv_depth 11\nmin_mtu 4096\nmin_rate 400\nmulticast_groups 16\nroute_preload full_opensm_v1\nroute_data_file /r\n\
         addr_preload acm_hosts\naddr_data_file /h\nmax_destinations 16\nnegative_cache 250\nwait_for_device true\n\
@@ -78,6 +80,8 @@ fn every_option_is_read_and_rendering_is_read_back() {
             ProviderLine { name: "ibacmp".into(), prefix: 0xfe80_0000_0000_0000 },
             ProviderLine { name: "x".into(), prefix: 12 },
         ],
+        builtin_provider: false,
+        provider_timeout: 3_600_000,
         support_ips_in_addr_cfg: true,
         addr_prot: AddrProt::Acm,
         addr_fallback: AddrFallback::None,
@@ -142,6 +146,9 @@ fn bad_values_leave_the_earlier_ones() {
         "server_port 99999999999999999999",
         "server_mode tcp",
         "acme_plus_kernel_only maybe",
+        "builtin_provider ibacmp",
+        "provider_timeout 0",
+        "provider_timeout 3600001",
         "addr_prot sa",
         "addr_fallback sa",
         "addr_timeout -2",

@@ -9,11 +9,14 @@ pub const MAX_FINDINGS: usize = 1000;
 /// Most bytes of somebody's text that a finding repeats.
 const MAX_QUOTE: usize = 64;
 
-/// How bad a [`Finding`] is. Both are worth a non-zero exit of a check; the service starts with either.
+/// How bad a [`Finding`] is. All are worth a non-zero exit of a check, but for an option that may be a plug-in's own; the
+/// service starts with any.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Severity {
     /// The line says something that is not understood, or more than is understood.
     Warning,
+    /// The line has an option that is not the service's; where there are plug-ins it may be theirs.
+    Unknown,
     /// The line is no text of a configuration file at all.
     Error,
 }
@@ -21,7 +24,7 @@ pub enum Severity {
 impl fmt::Display for Severity {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
-            Severity::Warning => "warning",
+            Severity::Warning | Severity::Unknown => "warning",
             Severity::Error => "error",
         })
     }
@@ -38,6 +41,14 @@ pub struct Finding {
     pub line: usize,
     /// What is wrong, and what holds instead; printable.
     pub text: String,
+}
+
+impl Finding {
+    /// The level of the log that it belongs to: whether there are plug-ins, whose options nobody else knows, makes a
+    /// difference.
+    pub fn level(&self, plugins: bool) -> u8 {
+        u8::from(plugins && self.severity == Severity::Unknown)
+    }
 }
 
 impl fmt::Display for Finding {
@@ -62,6 +73,11 @@ impl<'a> Findings<'a> {
     /// Notes a warning.
     pub(crate) fn warn(&mut self, line: usize, text: String) {
         self.add(Severity::Warning, line, text);
+    }
+
+    /// Notes an option that is not known.
+    pub(crate) fn unknown(&mut self, line: usize, text: String) {
+        self.add(Severity::Unknown, line, text);
     }
 
     /// Notes an error.

@@ -253,6 +253,11 @@ fn service(t: &mut Table) {
     t.same("log_level x", 1, opts("log_level x\n").ask(Ask::Chatter));
     t.differs("log_level -1", 1, opts("log_level -1\n").ask(Ask::Chatter), opts("").ask(Ask::Chatter), RANGES);
     t.same("umad_debug_level", 1, opts("umad_debug_level 1\numad_debug_level 7"));
+    t.same("plug-ins that are not there", 1, opts("provider none default\n"));
+    t.same("a provider for another subnet", 1, opts("provider none 0x1234\nprovider ibacmp 0xfe80000000000000\n"));
+    t.same("the usual provider by its name", 0, opts("provider IBACMP 0xfe80000000000000\nprovider ibacmp default\n"));
+    t.same("options of plug-ins", 0, opts("builtin_provider yes\nprovider_timeout 1000\n"));
+    t.same("options of plug-ins that aren't", 2, opts("builtin_provider x\nprovider_timeout 0\n"));
 }
 
 /// The address file.

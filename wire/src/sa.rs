@@ -91,6 +91,11 @@ impl SaMad {
         be64(&self.0, 8)
     }
 
+    /// Sets the transaction id.
+    pub fn set_tid(&mut self, v: u64) {
+        put(&mut self.0, 8, &v.to_be_bytes());
+    }
+
     /// Attribute id.
     pub fn attribute(&self) -> u16 {
         be16(&self.0, 16)

@@ -41,6 +41,8 @@ pub struct Host {
     pub neighbours: HashMap<IpAddr, (u64, Gid)>,
     /// Neighbours that were asked for.
     pub looked: Vec<(Time, IpAddr)>,
+    /// What providers are to be told.
+    pub told: Vec<Action>,
 }
 
 /// What the SA does.
@@ -155,6 +157,11 @@ impl Net {
 
     /// The same, before anything has happened.
     pub fn quiet(n: usize, config: &Config) -> Net {
+        Net::with(n, config, |_| ())
+    }
+
+    /// The same, with something done to each engine before it knows of any port.
+    pub fn with(n: usize, config: &Config, prepare: impl Fn(&mut Engine)) -> Net {
         let mut net = Net {
             now: Time(0),
             hosts: Vec::new(),
@@ -178,6 +185,7 @@ impl Net {
         };
         for i in 0..n {
             let mut engine = Engine::new(config.clone(), (i as u64, 7));
+            prepare(&mut engine);
             let port = PortInfo {
                 device: "mlx5_0".into(),
                 guid: 0x1000 + i as u64,
@@ -205,8 +213,8 @@ impl Net {
             }]);
             engine.set_port(Time(0), port.clone());
             let (qps, attached, replies, neighbours) = Default::default();
-            let looked = Vec::new();
-            net.hosts.push(Host { engine, port, qps, attached, replies, dead: false, neighbours, looked });
+            let (looked, told) = Default::default();
+            net.hosts.push(Host { engine, port, qps, attached, replies, dead: false, neighbours, looked, told });
         }
         net
     }
@@ -356,11 +364,11 @@ impl Net {
                     let (delay, gid) = if late { (until.0 - self.now.0, None) } else { (delay, gid) };
                     self.schedule(delay, Later::Neighbour { to: h, token, gid });
                 }
-                Action::Plugged { .. }
+                action @ (Action::Plugged { .. }
                 | Action::Ask { .. }
                 | Action::Forget { .. }
                 | Action::Reregister { .. }
-                | Action::MadDone { .. } => {}
+                | Action::MadDone { .. }) => self.hosts[h].told.push(action),
                 Action::Log { level, text } => self.log.push((level, text)),
             }
         }

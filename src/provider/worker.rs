@@ -1,0 +1,212 @@
+//! A plug-in's two threads: one makes the calls into it, one tells it what came of its questions to the SA. The loop gives
+//! them jobs and waits for neither.
+
+use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::thread::{self, JoinHandle};
+use std::time::{Duration, Instant};
+use std::{io, mem};
+
+use ibacm_wire::sa::SaMad;
+
+use super::calls::{Calls, OpenedDevice};
+use super::core::core;
+use super::handover::Jobs;
+use super::load::Loaded;
+use super::tree::{Tree, Wanted};
+use super::{Notice, abi};
+use crate::engine::{AskId, Call, EpId, MadToken, PortId, ProviderId};
+use crate::log;
+
+/// Plug-ins are used to what a process's first thread has.
+const STACK: usize = 8 << 20;
+/// How long a plug-in's handlers may take before an endpoint is closed all the same.
+const SETTLE: Duration = Duration::from_secs(1);
+
+/// What is to be open at a plug-in.
+pub type Wish = BTreeMap<PortId, Wanted<Arc<OpenedDevice>>>;
+
+/// The end of a plug-in's question to the SA.
+type MadEnd = (MadToken, Result<Box<SaMad>, i32>);
+
+enum Job {
+    /// What is to be open has changed.
+    Changed,
+    /// What could not be opened is to be tried again.
+    Forgive,
+    Ask {
+        id: AskId,
+        port: PortId,
+        ep: EpId,
+        call: Call,
+    },
+    Reregister(PortId),
+}
+
+/// What the loop and the call thread share.
+#[derive(Default)]
+struct Shared {
+    wish: Mutex<Wish>,
+    /// A job for the newest wish is queued already.
+    changed: AtomicBool,
+    /// Something could not be opened.
+    failed: AtomicBool,
+}
+
+/// A plug-in at work.
+pub struct Worker {
+    name: String,
+    shared: Arc<Shared>,
+    jobs: Arc<Jobs<Job>>,
+    mads: Arc<Jobs<MadEnd>>,
+    threads: Vec<JoinHandle<()>>,
+}
+
+impl Worker {
+    /// Starts the threads of the provider with number `id`.
+    ///
+    /// # Errors
+    /// The system makes no more threads.
+    pub fn start(id: ProviderId, loaded: &Loaded) -> io::Result<Worker> {
+        let (shared, jobs, mads) = (Arc::new(Shared::default()), Arc::new(Jobs::new()), Arc::new(Jobs::new()));
+        let thread = |what: &str| thread::Builder::new().name(format!("{what}:{}", loaded.name)).stack_size(STACK);
+        let (name, table) = (loaded.name.clone(), loaded.table);
+        let answers = {
+            let mads = Arc::clone(&mads);
+            thread("sa").spawn(move || tell_answers(&mads))?
+        };
+        let calls = {
+            let (shared, jobs, mads) = (Arc::clone(&shared), Arc::clone(&jobs), Arc::clone(&mads));
+            thread("prov").spawn(move || {
+                let settle = Box::new(move || {
+                    mads.wait_idle(SETTLE);
+                });
+                make_calls(&shared, &jobs, Calls::new(id, &name, table, settle));
+            })?
+        };
+        Ok(Worker { name: loaded.name.clone(), shared, jobs, mads, threads: vec![calls, answers] })
+    }
+
+    /// What is to be open for `port` from now on.
+    pub fn want(&self, port: PortId, wanted: Option<Wanted<Arc<OpenedDevice>>>) {
+        {
+            let mut wish = self.shared.wish.lock().unwrap_or_else(PoisonError::into_inner);
+            match wanted {
+                Some(wanted) => drop(wish.insert(port, wanted)),
+                None if wish.remove(&port).is_none() => return,
+                None => {}
+            }
+        }
+        self.changed();
+    }
+
+    fn changed(&self) {
+        if !self.shared.changed.swap(true, Ordering::AcqRel) {
+            self.jobs.push(Job::Changed);
+        }
+    }
+
+    /// Asks; what comes of it is a [`Notice`] with the id, unless nobody waits for it any more.
+    pub fn ask(&self, id: AskId, port: PortId, ep: EpId, call: Call) {
+        self.jobs.push(Job::Ask { id, port, ep, call });
+    }
+
+    /// The subnet manager wants all registrations once more.
+    pub fn reregister(&self, port: PortId) {
+        self.jobs.push(Job::Reregister(port));
+    }
+
+    /// Tells the plug-in how a question to the SA ended.
+    pub fn mad_done(&self, token: MadToken, result: Result<Box<SaMad>, i32>) {
+        self.mads.push((token, result));
+    }
+
+    /// Has what could not be opened tried again.
+    pub fn forgive(&self) {
+        if self.shared.failed.swap(false, Ordering::AcqRel) {
+            self.jobs.push(Job::Forgive);
+        }
+    }
+
+    /// Has everything closed, and no further calls made.
+    pub fn close(&self) {
+        mem::take(&mut *self.shared.wish.lock().unwrap_or_else(PoisonError::into_inner));
+        self.changed();
+        self.jobs.close();
+    }
+
+    /// Waits until all is closed, but not past `until`: a plug-in that hangs ends with the process.
+    pub fn join(self, until: Instant) {
+        while self.threads.first().is_some_and(|t| !t.is_finished()) {
+            if Instant::now() >= until {
+                log!(0, "provider {} does not end", self.name);
+                return;
+            }
+            thread::sleep(Duration::from_millis(2));
+        }
+        self.mads.close();
+    }
+}
+
+/// The call thread.
+fn make_calls(shared: &Shared, jobs: &Jobs<Job>, mut calls: Calls) {
+    let mut tree = Tree::default();
+    while let Some(job) = jobs.next() {
+        match job {
+            Job::Changed | Job::Forgive => {
+                if matches!(job, Job::Forgive) {
+                    tree.forgive();
+                } else {
+                    shared.changed.store(false, Ordering::Release);
+                }
+                let wish = shared.wish.lock().unwrap_or_else(PoisonError::into_inner).clone();
+                tree.become_(&mut calls, &wish);
+                drop(wish);
+                shared.failed.store(tree.has_failures(), Ordering::Release);
+                core().notify(Notice::Closed);
+            }
+            Job::Reregister(port) => {
+                if let Some(port) = tree.port(port) {
+                    calls.reregister(port);
+                }
+            }
+            // nobody waits for it any more
+            Job::Ask { id, .. } if !core().is_open(id) => {}
+            Job::Ask { id, port, ep, call: Call::Counters } => match tree.endpoint(port, ep) {
+                Some(endpoint) => {
+                    let values = calls.counters(endpoint);
+                    if core().close_ask(id) {
+                        core().notify(Notice::Counters { id, values });
+                    }
+                }
+                None => refuse(id),
+            },
+            Job::Ask { id, port, ep, call } => {
+                let is_query = matches!(call, Call::Query { .. });
+                let (Call::Resolve { place, message } | Call::Query { place, message }) = call else { continue };
+                let message = Box::new(abi::Message(*message));
+                let address = tree.address(port, ep, place);
+                if !address.is_some_and(|address| calls.ask(is_query, address, message, id)) {
+                    refuse(id);
+                }
+            }
+        }
+    }
+}
+
+/// Unless the plug-in has answered already.
+fn refuse(id: AskId) {
+    if core().close_ask(id) {
+        core().notify(Notice::Refused { id });
+    }
+}
+
+/// The SA thread.
+fn tell_answers(mads: &Jobs<MadEnd>) {
+    while let Some((token, result)) = mads.next() {
+        if let Some(delivery) = core().mad_done(token, result) {
+            delivery.deliver();
+        }
+    }
+}
