@@ -164,11 +164,11 @@ impl Daemon {
         }
         for (number, rejoin) in touched {
             let was_active = self.is_active(index, number);
+            // with the built-in provider a port that has just come up joins anyway; a plug-in wants to be told
             if let Some(id) = self.refresh_port(index, number)
                 && rejoin
-                && was_active
+                && (was_active || self.engine.plugged(id).is_some() || !self.is_active(index, number))
             {
-                // a port that has just come up joins anyway
                 self.engine.reregister(self.now, id);
             }
             self.do_actions();

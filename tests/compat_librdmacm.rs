@@ -61,7 +61,9 @@ fn applications_learn_quickly_that_there_is_no_path() {
     assert!(begin.elapsed() < Duration::from_millis(400), "a numeric address is looked for in the cache only");
     // A look-up, meanwhile started, ends; and so does that of the caller who waits.
     assert_eq!(resolve(&lab, &["4", "10.77.0.1", "10.77.0.78"]), answer(None, Some("10.77.0.1")));
-    assert!(begin.elapsed() < Duration::from_secs(5));
+    // The distribution's provider asks about one after the other.
+    let both = if util::plugged::STOCK { 2 } else { 1 };
+    assert!(begin.elapsed() < Duration::from_secs(5) * both);
     // No address of this host.
     assert_eq!(resolve(&lab, &["4", "10.77.0.2", "10.77.0.2"]), answer(None, Some("10.77.0.2")));
 }

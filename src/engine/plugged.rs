@@ -123,6 +123,8 @@ pub(super) struct Shown {
     queued: bool,
     /// As in [`Plugged`].
     pub generation: u32,
+    /// The subnet manager wanted all registrations once more while the port was down: its provider is to be told then.
+    pub owed: bool,
 }
 
 /// Whether what a provider knows of a port, which is active before and after, is no longer so. P_Keys are matters of
@@ -158,6 +160,25 @@ impl Engine {
         let (device, number) = (p.info.device.clone(), p.info.port);
         let name = self.providers.name(Some(provider)).to_owned();
         self.log(1, || format!("{device} port {number} is served by provider {name}"));
+    }
+
+    /// The subnet manager wants all registrations once more: whether that is the matter of a provider, which is told when
+    /// it has the port open.
+    pub(super) fn reregister_plugged(&mut self, port: PortId) -> bool {
+        let Some(p) = self.ports.get_mut(port.0 as usize) else { return false };
+        let Some(provider) = p.provider else {
+            p.shown.owed = !p.info.active;
+            return false;
+        };
+        self.actions.push_back(Action::Reregister { provider, port });
+        true
+    }
+
+    /// A port has come up, and is told already.
+    pub(super) fn pay_reregister(&mut self, port: PortId) {
+        if self.ports.get_mut(port.0 as usize).is_some_and(|p| std::mem::take(&mut p.shown.owed)) {
+            self.reregister_plugged(port);
+        }
     }
 
     /// Ports, endpoints or addresses may have changed: tells of ports of which something else is to be open now, and

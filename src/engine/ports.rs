@@ -163,6 +163,9 @@ impl Engine {
             self.eps.iter_mut().filter(|e| e.port == id).for_each(|e| e.arp.set_config(config));
         }
         self.refresh();
+        if up {
+            self.pay_reregister(id);
+        }
         if moved || !stays {
             self.say_preloaded(id);
         }
@@ -194,8 +197,8 @@ impl Engine {
 
     /// The subnet manager wants every group to be joined again.
     pub fn reregister(&mut self, now: Time, port: PortId) {
-        if let Some(provider) = self.ports.get(port.0 as usize).and_then(|p| p.provider) {
-            return self.actions.push_back(Action::Reregister { provider, port });
+        if self.reregister_plugged(port) {
+            return;
         }
         for ep in self.port_eps(port) {
             self.rejoin(now, ep);

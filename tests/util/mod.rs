@@ -13,7 +13,7 @@ use std::net::Ipv6Addr;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, TryLockError, Weak};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use fabric::subnet::unique_state;
 #[allow(unused_imports, reason = "likewise")]
@@ -221,12 +221,15 @@ impl Lab<'_> {
     /// Waits until every port of the host that is active has joined a group, and hears what is sent to it: between the
     /// two is a moment in which questions are lost.
     pub fn wait_joined(&self, host: &str) {
+        let begin = Instant::now();
         let joined = wait_for(PATIENCE, || {
             let ports = self.ports().ok()?;
             let mut active = ports.iter().filter(|p| p.host == host && p.state == 4 && !p.gone);
             let groups: usize = active.clone().map(|p| p.joined.len()).sum();
-            // The distribution's provider answers nothing at all for an endpoint that has no group yet.
-            let all = !plugged::STOCK || groups >= self.acme(host, &["-e"]).matches(",ibacmp,").count();
+            // The distribution's provider answers nothing at all for an endpoint that has no group yet. Some get none.
+            let all = !plugged::STOCK
+                || begin.elapsed() > Duration::from_secs(2)
+                || groups >= self.acme(host, &["-e"]).matches(",ibacmp,").count();
             (all && active.all(|p| !p.joined.is_empty())).then_some(())
         });
         assert!(joined.is_some(), "{host} joins no group");

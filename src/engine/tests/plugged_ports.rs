@@ -271,6 +271,17 @@ fn a_reregistration_is_told_to_the_provider() {
     net.hosts[0].engine.reregister(net.now, PORT);
     net.run(10 * S);
     assert_eq!((net.hosts[0].told.len(), net.joins), (0, 0));
+    // It is told when it has the port open again, and once.
+    for owed in [true, false] {
+        net.change_port(0, |p| p.active = true);
+        net.run(10 * S);
+        let told = std::mem::take(&mut net.hosts[0].told);
+        assert!(matches!(told[0], Action::Plugged { port: PORT }), "{told:?}");
+        assert_eq!(matches!(told[1..], [Action::Reregister { provider: ProviderId(0), port: PORT }]), owed, "{told:?}");
+        net.change_port(0, |p| p.active = false);
+        net.run(0);
+        net.hosts[0].told.clear();
+    }
 }
 
 #[test]
