@@ -11,6 +11,7 @@ use super::action::{Av, ClientId, PortId};
 use super::announce::Announcement;
 use super::fallback::Fallback;
 use super::ladder::Class;
+use super::outage::Known;
 use super::refresh::Refreshes;
 use crate::addr::Addr;
 use crate::arp::Arp;
@@ -73,6 +74,8 @@ pub(super) struct Pending {
     pub again: u8,
     /// What else is done to find it.
     pub fallback: Fallback,
+    /// It is only to be confirmed: this was known before the port was down.
+    pub known: Option<Known>,
 }
 
 /// A multicast group and how far its join has come.
@@ -132,6 +135,10 @@ pub(super) struct Endpoint {
     pub groups: Vec<Group>,
     /// Distinguishes joins from those of an earlier life of the endpoint.
     pub life: u32,
+    /// Changes when something may have been missed that was said to the group; never 0.
+    pub era: u8,
+    /// Since when it is in question whether the first group's membership holds.
+    pub rejoining: Option<Time>,
     pub cache: Cache,
     pub pending: HashMap<DestId, Pending>,
     /// Destinations that wait for the first group to be joined, and until when.

@@ -125,8 +125,13 @@ impl Engine {
     /// its request for `asked`), else when the address is next wanted.
     fn verify(&mut self, now: Time, ep: EpId, dest: DestId, asked: Option<(&Addr, u64)>) -> Result<(), &'static str> {
         let e = &mut self.eps[ep.0 as usize];
-        if e.pending.contains_key(&dest) {
-            return Err("it claims an address that is just being resolved");
+        if let Some(p) = e.pending.get(&dest) {
+            let Some((_, tid)) = asked.filter(|_| p.known.is_some()) else {
+                return Err("it claims an address that is just being resolved");
+            };
+            // the group is being asked: whoever answers gets a response
+            self.wait(ep, dest, Waiter::Peer { tid });
+            return Ok(());
         }
         if asked.is_some() {
             if e.verified.len() >= MAX_VERIFIED {
@@ -203,6 +208,7 @@ impl Engine {
             d.peer = peer;
             return d.state;
         }
+        d.era = e.era;
         let lid_changed = d.peer.lid != 0 && d.path.dgid() == rx.sgid && (d.peer.lid ^ peer.lid) >> lmc != 0;
         let same = d.peer.qpn == peer.qpn && d.peer.lid == peer.lid && d.path.dgid() == rx.sgid;
         // an expired entry is not made fresh by its peer asking: its path is asked for again
@@ -216,8 +222,9 @@ impl Engine {
             d.epoch = d.epoch.wrapping_add(u16::from(d.path.dgid() != rx.sgid));
         } else if !keep {
             d.epoch = d.epoch.wrapping_add(1);
-            if let Some(tid) = e.pending.get_mut(&dest).and_then(|p| p.tid.take()) {
-                e.arp.close(tid);
+            if let Some(p) = e.pending.get_mut(&dest) {
+                p.known = None;
+                p.tid.take().into_iter().for_each(|tid| e.arp.close(tid));
             }
             d.state = State::AddrResolved;
         }

@@ -278,6 +278,8 @@ impl Engine {
             addrs: Vec::new(),
             groups: Vec::new(),
             life: 0,
+            era: 1,
+            rejoining: None,
             cache: Cache::new(self.key, self.config.max_destinations),
             pending: HashMap::new(),
             await_group: VecDeque::new(),

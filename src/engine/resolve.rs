@@ -76,6 +76,7 @@ impl Engine {
                 d.path = PathRecord::default();
                 d.path.set_dgid(gid);
                 d.peer = crate::cache::Peer { qpn, lid, path_bits: 0, group };
+                d.era = e.era;
                 d.state = State::AddrResolved;
             }
             return self.route(now, ep, dest);

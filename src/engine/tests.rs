@@ -8,6 +8,7 @@ mod link_local;
 mod many;
 mod news;
 mod notices;
+mod outage;
 mod preload;
 mod protocol;
 mod reconfigure;
@@ -25,6 +26,7 @@ mod ipv6 {
     mod announce;
     mod link_local;
     mod many;
+    mod outage;
     mod preload;
     mod protocol;
     mod reconfigure;
