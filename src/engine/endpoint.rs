@@ -135,10 +135,12 @@ pub(super) struct Endpoint {
     pub groups: Vec<Group>,
     /// Distinguishes joins from those of an earlier life of the endpoint.
     pub life: u32,
-    /// Changes when something may have been missed that was said to the group; never 0.
+    /// Grows when something may have been missed that was said to the group; never 0.
     pub era: u8,
-    /// Since when it is in question whether the first group's membership holds.
-    pub rejoining: Option<Time>,
+    /// The era that the last outage began which is beyond doubt.
+    pub outage: u8,
+    /// Since when the first group is being joined again, and whether because it may be lost.
+    pub rejoining: Option<(Time, bool)>,
     pub cache: Cache,
     pub pending: HashMap<DestId, Pending>,
     /// Destinations that wait for the first group to be joined, and until when.

@@ -15,7 +15,6 @@ use super::action::{Action, EpId};
 use super::config::RouteProt;
 use super::endpoint::{Endpoint, Group, GroupState};
 use super::ladder::{Class, ladder};
-use super::outage::DEAF;
 use super::resolve::SaWho;
 use crate::cache::{DestId, State};
 use crate::sa::{Ask, SaError};
@@ -112,7 +111,7 @@ impl Engine {
     pub(super) fn rejoin(&mut self, now: Time, ep: EpId) {
         let e = &mut self.eps[ep.0 as usize];
         e.life += 1;
-        e.rejoining.get_or_insert(now);
+        e.rejoining.get_or_insert((now, false));
         let mut order: Vec<usize> = (0..e.groups.len()).collect();
         order.sort_by_key(|g| e.groups.get(*g).map(|g| g.standing));
         // a join is put in front of the queue, so of the two that are urgent the last one goes first
@@ -177,10 +176,7 @@ impl Engine {
         // requests come to the first group only; the others just say which rate and MTU peers share
         if group == 0 {
             let attached = old.map(|o| o.mlid);
-            let late = e.rejoining.take().is_some_and(|since| now > since.plus(DEAF));
-            if late || attached != Some(rec.mlid) {
-                e.missed();
-            }
+            e.rejoined(now, attached == Some(rec.mlid));
             if attached != Some(rec.mlid) {
                 if let Some(mlid) = attached {
                     self.actions.push_back(Action::Detach { ep, mgid, mlid });

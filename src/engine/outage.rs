@@ -9,6 +9,10 @@
 //! nobody has answered soon after the first repetition, and the kernel's neighbour table knows nobody else, the SA is
 //! asked for the path to the GID that was known. If it has one, that counts as confirmed, until the next time.
 //!
+//! When the subnet manager wants groups to be joined again it may have forgotten the membership, and for how long nobody
+//! knows. Mostly nothing was missed then, and a whole subnet is told so at once: an address is confirmed all the same,
+//! but its path is kept if the peer is where it was, or silent for a moment.
+//!
 //! What the peer itself says meanwhile confirms its address at once. Own addresses, preloaded ones, and those that were
 //! not learned from a peer need none of this.
 
@@ -20,30 +24,57 @@ use ibacm_wire::client::Status;
 use super::Engine;
 use super::action::{EpId, PortId};
 use super::endpoint::Endpoint;
-use super::fallback::Fallback;
+use super::fallback::{Fallback, LAST_LOOK};
 use crate::addr::Addr;
 use crate::cache::{DestId, Peer, State};
 use crate::time::Time;
 
-/// How long a membership may be in question, during a new join, before something may have been missed: who has moved
-/// says so twice, with a second in between.
-pub(super) const DEAF: Duration = Duration::from_secs(1);
+/// How long a new join may take before it is certain that there was no membership meanwhile. Who has moved says so
+/// twice, with a second in between.
+const DEAF: Duration = Duration::from_secs(1);
 
 /// What is known of the peer of an address that is being confirmed.
 #[derive(Clone, Copy)]
 pub(super) struct Known {
     pub gid: Gid,
     peer: Peer,
+    /// The path is known too, and still in the entry as long as that has this epoch.
+    path: Option<u16>,
+    /// It is certain that there was an outage.
+    sure: bool,
 }
 
 impl Endpoint {
-    /// Something may have been said to the group that did not come here.
+    /// What was said to the group did not come here.
     pub fn missed(&mut self) {
+        self.may_have_missed();
+        self.outage = self.era;
+    }
+
+    /// Perhaps it did not: the subnet manager may have forgotten the membership.
+    fn may_have_missed(&mut self) {
         self.era = self.era.checked_add(1).unwrap_or_else(|| {
             // once in a long while, so that no entry is taken for one of the new eras
             self.cache.iter_mut().for_each(|d| d.era = 0);
+            self.outage = 1;
             1
         });
+    }
+
+    /// The first group is joined (again), as the same one that it was or not.
+    pub fn rejoined(&mut self, now: Time, same: bool) {
+        match self.rejoining.take() {
+            Some((since, _)) if !same || now > since.plus(DEAF) => self.missed(),
+            Some((_, true)) => self.may_have_missed(),
+            _ => {}
+        }
+    }
+}
+
+impl Known {
+    /// Whether the path in an entry of this epoch is good, if the peer is where it was.
+    pub fn has_path(&self, epoch: u16) -> bool {
+        self.path == Some(epoch)
     }
 }
 
@@ -56,12 +87,28 @@ impl Engine {
         self.reregister(now, port);
     }
 
+    /// Joins the endpoint's groups again, of which the subnet manager may know nothing.
+    pub(super) fn rejoin_lost(&mut self, now: Time, ep: EpId) {
+        let e = &mut self.eps[ep.0 as usize];
+        e.may_have_missed();
+        e.rejoining.get_or_insert((now, true)).1 = true;
+        self.rejoin(now, ep);
+    }
+
     /// Asks the group who has the address of `dest`, whose peer has not been heard of since the last outage.
     pub(super) fn confirm(&mut self, now: Time, ep: EpId, dest: DestId, source: Option<&Addr>) -> Result<(), Status> {
         let e = &mut self.eps[ep.0 as usize];
         let Some(d) = e.cache.get_mut(dest) else { return Err(Status::Enomem) };
+        let ready = d.state == State::Ready && now < d.route_expiry;
+        let sure = d.era < e.outage;
         d.state = State::Init;
-        e.pending.entry(dest).or_default().known = Some(Known { gid: d.path.dgid(), peer: d.peer });
+        let p = e.pending.entry(dest).or_default();
+        p.known = Some(Known { gid: d.path.dgid(), peer: d.peer, path: ready.then_some(d.epoch), sure });
+        if !sure {
+            let until = now.plus(LAST_LOOK);
+            p.fallback = Fallback::Last { until };
+            e.wait_until(until, dest);
+        }
         // where nobody can be asked what is known has to do
         self.start(now, ep, dest, source).or_else(|status| self.ask_known(now, ep, dest).unwrap_or(Err(status)))
     }
@@ -97,7 +144,13 @@ impl Engine {
         if !matches!(d.state, State::Init | State::QueryAddr) {
             return None;
         }
-        let Known { gid, peer } = p.known.take()?;
+        let known = p.known.take()?;
+        let Known { gid, peer, .. } = known;
+        if known.has_path(d.epoch) && !known.sure {
+            (d.state, d.era) = (State::Ready, e.era);
+            self.finish(ep, dest, Ok(()));
+            return Some(Ok(()));
+        }
         p.fallback = Fallback::Kept { gid };
         d.epoch = d.epoch.wrapping_add(1);
         d.peer = peer;

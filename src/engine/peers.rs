@@ -97,6 +97,9 @@ impl Engine {
         }
         let state = self.learn(now, ep, dest, rx, group);
         let wanted_by_us = self.eps[ep.0 as usize].pending.contains_key(&dest);
+        if state == State::Ready && wanted_by_us {
+            self.finish(ep, dest, Ok(()));
+        }
         if mine {
             // where no path could be had (of a preloaded address) the way of the request is still known
             if matches!(state, State::Ready | State::Failed(_)) {
@@ -182,9 +185,11 @@ impl Engine {
     }
 
     fn route_or_fail(&mut self, now: Time, ep: EpId, dest: DestId) {
-        let resolved = self.eps[ep.0 as usize].cache.get(dest).is_some_and(|d| d.state == State::AddrResolved);
-        if !resolved {
-            return;
+        match self.eps[ep.0 as usize].cache.get(dest).map(|d| d.state) {
+            Some(State::AddrResolved) => {}
+            // it was only to be confirmed
+            Some(State::Ready) => return self.finish(ep, dest, Ok(())),
+            _ => return,
         }
         let Err(status) = self.route(now, ep, dest) else { return };
         if self.eps[ep.0 as usize].pending.get(&dest).is_some_and(Pending::is_for_peers) {
@@ -215,7 +220,11 @@ impl Engine {
         let current = now < d.addr_expiry && now < d.route_expiry;
         let keep = match d.state {
             State::Ready | State::QueryRoute | State::AddrResolved => same && current,
-            State::Init | State::QueryAddr | State::Failed(_) => false,
+            State::QueryAddr => {
+                let known = e.pending.get(&dest).and_then(|p| p.known);
+                same && current && known.is_some_and(|k| k.has_path(d.epoch))
+            }
+            State::Init | State::Failed(_) => false,
         };
         if !keep && d.state == State::QueryRoute {
             // the question is for the GID: if that is another one, the answer to the old question asks the new one
@@ -227,6 +236,8 @@ impl Engine {
                 p.tid.take().into_iter().for_each(|tid| e.arp.close(tid));
             }
             d.state = State::AddrResolved;
+        } else if d.state == State::QueryAddr {
+            d.state = State::Ready;
         }
         // a path of a group, and the peer is in a better one by now: it is made anew when it is next wanted
         let acm = self.config.route_prot == RouteProt::Acm;

@@ -4,6 +4,8 @@ use std::net::IpAddr;
 
 use ibacm_wire::PathRecord;
 use ibacm_wire::client::{Entry, FLAG_NODELAY, Status};
+use ibacm_wire::notice::{Notice, TRAP_GID_IN};
+use ibacm_wire::sa::SaMad;
 
 use super::sim::{MS, Net, S, Sa, US, gid, ip, name, path, status};
 use super::{from, to, to_name};
@@ -203,19 +205,66 @@ fn nothing_is_asked_for_that_nobody_wants() {
     }
 }
 
+/// The subnet manager wants groups to be joined again, whether it has forgotten them or not.
+fn reregister(net: &mut Net) {
+    net.hosts[0].engine.reregister(net.now, PORT);
+    net.run(10 * MS);
+}
+
 #[test]
-fn a_new_registration_in_time_is_no_outage() {
-    let mut net = Net::new(2, &config(RouteProt::Sa));
-    know(&mut net, 1..2);
-    for _ in 0..3 {
-        net.hosts[0].engine.reregister(net.now, PORT);
-        net.run(100 * MS);
+fn a_membership_that_was_forgotten_is_told_of_by_the_order_to_join_again() {
+    for route_prot in PROTS {
+        let mut net = Net::new(3, &config(route_prot));
+        know(&mut net, 1..3);
+        deaf(&mut net, move_over);
+        reregister(&mut net);
+        for question in [[from(0), to(1)], [from(0), to_name(1)]] {
+            assert_eq!(path(&net.ask(0, &question, 5 * MS).expect("an answer")).dgid(), gid(2), "{route_prot:?}");
+        }
     }
-    net.change_port(0, |p| p.sm_lid = 77);
-    net.change_port(1, |p| p.sm_lid = 77);
-    net.run(100 * MS);
-    for question in [[from(0), to(1)], [from(0), to_name(1)]] {
-        known(&mut net, &question);
+}
+
+#[test]
+fn where_nothing_was_missed_a_path_is_kept_and_the_sa_left_alone() {
+    for route_prot in PROTS {
+        let mut net = Net::new(2, &config(route_prot));
+        know(&mut net, 1..2);
+        let queries = net.path_queries.len();
+        for silent in [false, true] {
+            net.hosts[1].dead = silent;
+            reregister(&mut net);
+            net.sa = Sa::Silent;
+            for question in [[from(0), to(1)], [from(0), to_name(1)]] {
+                let multicasts = net.multicasts;
+                let reply = net.ask(0, &question, if silent { 110 * MS } else { 5 * MS }).expect("in time");
+                assert_eq!((path(&reply).dgid(), net.multicasts), (gid(1), multicasts + 1), "{silent}");
+                assert_eq!(known(&mut net, &question), path(&reply));
+            }
+            net.sa = Sa::Answers;
+            assert_eq!(net.path_queries.len(), queries, "{silent}");
+        }
+    }
+}
+
+#[test]
+fn a_path_that_changes_while_it_is_confirmed_is_asked_for() {
+    for told in [false, true] {
+        let mut net = Net::new(2, &Config { retries: 0, ..config(RouteProt::Sa) });
+        know(&mut net, 1..2);
+        reregister(&mut net);
+        net.hosts[1].dead = true;
+        let id = net.start(0, &[from(0), to_name(1)]);
+        net.run(MS);
+        if told {
+            net.hosts[1].port.lid = 77;
+            let report = SaMad::report(0x77, &Notice::about_gid(TRAP_GID_IN, 1, gid(1)));
+            net.hosts[0].engine.report(net.now, PORT, 1, &report.0);
+        } else {
+            net.change_port(0, |p| p.lid = 99);
+        }
+        net.run(110 * MS);
+        let p = path(&net.hosts[0].replies[&id]);
+        assert_eq!((p.slid(), p.dlid()), if told { (10, 77) } else { (99, 11) });
     }
 }
 
