@@ -75,7 +75,7 @@ pub(super) struct Pending {
     /// What else is done to find it.
     pub fallback: Fallback,
     /// It is only to be confirmed: this was known before the port was down.
-    pub known: Option<Known>,
+    pub known: Option<Box<Known>>,
 }
 
 /// A multicast group and how far its join has come.

@@ -125,7 +125,7 @@ impl Engine {
             _ => return,
         };
         p.fallback = Fallback::Over;
-        let known = p.known.map(|k| k.gid);
+        let known = p.known.as_ref().map(|k| k.gid);
         match gid {
             // the kernel may not have looked lately
             Some(gid) if known == Some(gid) => drop(self.fall_back_on_known(now, ep, dest, until)),
@@ -156,13 +156,13 @@ impl Engine {
     }
 
     /// The SA has a path to `dest`.
-    pub(super) fn confirmed(&mut self, ep: EpId, dest: DestId) {
+    pub(super) fn confirmed(&mut self, now: Time, ep: EpId, dest: DestId) {
         let e = &self.eps[ep.0 as usize];
         let found = e.cache.get(dest).is_some_and(is_found_so);
-        if let Some(Fallback::Found { way, .. }) = e.pending.get(&dest).map(|p| p.fallback)
-            && found
-        {
-            self.count_more(ep, way);
+        match e.pending.get(&dest).map(|p| p.fallback) {
+            Some(Fallback::Found { way, .. }) if found => self.count_more(ep, way),
+            Some(Fallback::Kept { .. }) => self.listen_on(now, ep, dest),
+            _ => {}
         }
     }
 

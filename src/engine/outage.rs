@@ -34,7 +34,6 @@ use crate::time::Time;
 const DEAF: Duration = Duration::from_secs(1);
 
 /// What is known of the peer of an address that is being confirmed.
-#[derive(Clone, Copy)]
 pub(super) struct Known {
     pub gid: Gid,
     peer: Peer,
@@ -63,10 +62,11 @@ impl Endpoint {
 
     /// The first group is joined (again), as the same one that it was or not.
     pub fn rejoined(&mut self, now: Time, same: bool) {
-        match self.rejoining.take() {
-            Some((since, _)) if !same || now > since.plus(DEAF) => self.missed(),
-            Some((_, true)) => self.may_have_missed(),
-            _ => {}
+        let (since, lost) = self.rejoining.take().unwrap_or((now, false));
+        if !same || now > since.plus(DEAF) {
+            self.missed();
+        } else if lost {
+            self.may_have_missed();
         }
     }
 }
@@ -103,7 +103,8 @@ impl Engine {
         let sure = d.era < e.outage;
         d.state = State::Init;
         let p = e.pending.entry(dest).or_default();
-        p.known = Some(Known { gid: d.path.dgid(), peer: d.peer, path: ready.then_some(d.epoch), sure });
+        let path = ready.then_some(d.epoch);
+        p.known = Some(Box::new(Known { gid: d.path.dgid(), peer: d.peer, path, sure }));
         if !sure {
             let until = now.plus(LAST_LOOK);
             p.fallback = Fallback::Last { until };
@@ -145,9 +146,10 @@ impl Engine {
             return None;
         }
         let known = p.known.take()?;
-        let Known { gid, peer, .. } = known;
+        let Known { gid, peer, .. } = *known;
         if known.has_path(d.epoch) && !known.sure {
             (d.state, d.era) = (State::Ready, e.era);
+            self.listen_on(now, ep, dest);
             self.finish(ep, dest, Ok(()));
             return Some(Ok(()));
         }
@@ -162,5 +164,16 @@ impl Engine {
         self.log(2, || format!("nobody answers for {addr}: it may still be {gid}"));
         // the SA knows whether that is there, which a path that is made from a group does not say
         Some(self.ask_route(now, ep, dest))
+    }
+
+    /// What was known of `dest` is answered, and its multicast request ends with that. Whoever answers late is believed
+    /// all the same.
+    pub(super) fn listen_on(&mut self, now: Time, ep: EpId, dest: DestId) {
+        let until = now.plus(self.config.arp(self.info(ep).subnet_timeout).timeout);
+        let e = &mut self.eps[ep.0 as usize];
+        let open = e.pending.get(&dest).and_then(|p| p.tid);
+        if let Some((tid, (_, offered))) = open.and_then(|tid| Some((tid, e.arp.get(tid)?))) {
+            e.refreshes.listen(dest, tid, *offered, until);
+        }
     }
 }

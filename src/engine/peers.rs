@@ -221,7 +221,7 @@ impl Engine {
         let keep = match d.state {
             State::Ready | State::QueryRoute | State::AddrResolved => same && current,
             State::QueryAddr => {
-                let known = e.pending.get(&dest).and_then(|p| p.known);
+                let known = e.pending.get(&dest).and_then(|p| p.known.as_ref());
                 same && current && known.is_some_and(|k| k.has_path(d.epoch))
             }
             State::Init | State::Failed(_) => false,

@@ -312,7 +312,7 @@ impl Engine {
             Ok(path) => {
                 (d.path, d.state) = (path, State::Ready);
                 (d.addr_expiry, d.route_expiry) = (addr_expiry, route_expiry);
-                self.confirmed(ep, dest);
+                self.confirmed(now, ep, dest);
                 self.settled(ep, dest, asked);
                 self.finish(ep, dest, Ok(()));
                 self.doubt_if_outdated(now, ep, dest, asked);

@@ -14,6 +14,7 @@ mod protocol;
 mod reconfigure;
 mod refresh;
 mod resolving;
+mod silent;
 mod sim;
 mod trouble;
 
@@ -31,6 +32,7 @@ mod ipv6 {
     mod protocol;
     mod reconfigure;
     mod resolving;
+    mod silent;
     mod sim;
     mod trouble;
 
