@@ -15,6 +15,7 @@ mod ladder;
 mod link_local;
 mod local;
 mod notices;
+mod outage;
 mod peers;
 mod ports;
 mod preload;

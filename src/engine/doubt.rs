@@ -208,6 +208,9 @@ impl Engine {
             if settled && d.is_learned() && (all || first.is_some()) && is_told(&leads_to(d)) {
                 doubt(d, acm);
                 doubted += 1;
+            } else if d.state == State::QueryAddr {
+                // if it has a path that is being confirmed, it is asked for anew
+                d.epoch = d.epoch.wrapping_add(1);
             }
         }
         let gids = if all { MAX_TOLD } else { news.told.values().filter(|t| t.1).count() };

@@ -178,7 +178,7 @@ impl Engine {
     /// The subnet manager wants every group to be joined again.
     pub fn reregister(&mut self, now: Time, port: PortId) {
         for ep in self.port_eps(port) {
-            self.rejoin(now, ep);
+            self.rejoin_lost(now, ep);
         }
         self.subscribe_again(now, port);
         self.pump_sa(now, port);
@@ -278,6 +278,9 @@ impl Engine {
             addrs: Vec::new(),
             groups: Vec::new(),
             life: 0,
+            era: 1,
+            outage: 1,
+            rejoining: None,
             cache: Cache::new(self.key, self.config.max_destinations),
             pending: HashMap::new(),
             await_group: VecDeque::new(),

@@ -8,11 +8,13 @@ mod link_local;
 mod many;
 mod news;
 mod notices;
+mod outage;
 mod preload;
 mod protocol;
 mod reconfigure;
 mod refresh;
 mod resolving;
+mod silent;
 mod sim;
 mod trouble;
 
@@ -25,10 +27,12 @@ mod ipv6 {
     mod announce;
     mod link_local;
     mod many;
+    mod outage;
     mod preload;
     mod protocol;
     mod reconfigure;
     mod resolving;
+    mod silent;
     mod sim;
     mod trouble;
 
