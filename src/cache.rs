@@ -75,6 +75,8 @@ pub struct Dest {
     pinned: bool,
     /// Nobody here has asked for it: it is the first to go.
     cold: bool,
+    /// The endpoint's era in which its peer was last heard of; 0 if in none that can come again.
+    pub era: u8,
     /// Increases when what a route query asked for is no longer what is wanted.
     pub epoch: u16,
     /// The peer.
@@ -98,6 +100,11 @@ impl Dest {
     /// A number that it has for as long as it is there, and others have others.
     pub fn spread(&self) -> u16 {
         (self.hash >> 16) as u16
+    }
+
+    /// Whether its peer has told of the address, but not in this era of the endpoint.
+    pub fn is_unconfirmed(&self, era: u8) -> bool {
+        self.era != era && self.is_learned() && self.peer.lid != 0
     }
 
     /// Whether the fabric may overwrite or forget it.
@@ -207,6 +214,7 @@ impl Cache {
             origin,
             pinned: origin != Origin::Learned,
             cold,
+            era: 0,
             epoch: 0,
             peer: Peer::default(),
             path: PathRecord::default(),

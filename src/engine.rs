@@ -16,6 +16,7 @@ mod ladder;
 mod link_local;
 mod local;
 mod notices;
+mod outage;
 mod peers;
 mod plugged;
 mod plugged_ask;

@@ -23,6 +23,17 @@ const LINGER: Duration = Duration::from_secs(2);
 /// How long a lost device is expected to come back soon: resets and new firmware take that long.
 const HURRY: Duration = Duration::from_secs(60);
 
+/// What events say of a port; the last of these counts.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+enum Told {
+    /// It may be another one.
+    Changed,
+    /// It is to join its groups again.
+    Reregister,
+    /// It was down, even if that is over already.
+    Down,
+}
+
 /// A lost device with what was open on it.
 pub(super) struct Lost {
     /// When it is let go of.
@@ -129,7 +140,7 @@ impl Daemon {
 
     /// Asynchronous events of a device. They come in bursts: one look at a port does for all of its events.
     pub(super) fn device_events(&mut self, index: usize, token: Token) {
-        let mut touched: Vec<(u8, bool)> = Vec::new();
+        let mut touched: Vec<(u8, Told)> = Vec::new();
         let mut more = true;
         for _ in 0..SHARE {
             let Some(device) = self.devices.get(index).and_then(Option::as_ref) else { return };
@@ -142,34 +153,39 @@ impl Daemon {
                 Err(e) => return self.device_lost(index, &e.to_string()),
             };
             log!(1, "{}: event {} on port {}", device.name(), event.kind, event.port);
-            let rejoin = match event.kind {
+            let told = match event.kind {
                 verbs::EVENT_DEVICE_FATAL => return self.device_lost(index, "it reported a fatal error"),
-                // a port that was down too shortly to be seen so has lost its groups all the same
-                verbs::EVENT_CLIENT_REREGISTER | verbs::EVENT_PORT_ERR => true,
+                verbs::EVENT_PORT_ERR => Told::Down,
+                verbs::EVENT_CLIENT_REREGISTER => Told::Reregister,
                 verbs::EVENT_PORT_ACTIVE
                 | verbs::EVENT_LID_CHANGE
                 | verbs::EVENT_PKEY_CHANGE
                 | verbs::EVENT_SM_CHANGE
-                | verbs::EVENT_GID_CHANGE => false,
+                | verbs::EVENT_GID_CHANGE => Told::Changed,
                 _ => continue,
             };
             match touched.iter_mut().find(|(number, _)| *number == event.port) {
-                Some(port) => port.1 |= rejoin,
-                None => touched.push((event.port, rejoin)),
+                Some(port) => port.1 = port.1.max(told),
+                None => touched.push((event.port, told)),
             }
         }
         if !touched.is_empty() {
             // what the kernel makes of an event may come later, and without another one
             self.next_check = self.next_check.min(self.now.plus(SETTLE));
         }
-        for (number, rejoin) in touched {
+        for (number, told) in touched {
             let was_active = self.is_active(index, number);
+            let Some(id) = self.refresh_port(index, number) else {
+                self.do_actions();
+                continue;
+            };
             // with the built-in provider a port that has just come up joins anyway; a plug-in wants to be told
-            if let Some(id) = self.refresh_port(index, number)
-                && rejoin
-                && (was_active || self.engine.plugged(id).is_some() || !self.is_active(index, number))
-            {
-                self.engine.reregister(self.now, id);
+            if was_active || self.engine.plugged(id).is_some() || !self.is_active(index, number) {
+                match told {
+                    Told::Changed => {}
+                    Told::Reregister => self.engine.reregister(self.now, id),
+                    Told::Down => self.engine.port_bounced(self.now, id),
+                }
             }
             self.do_actions();
         }

@@ -166,6 +166,67 @@ fn addresses_come_go_and_move() {
     live.finish();
 }
 
+/// An address of each kind of which one host hands over to another.
+const HANDED: [&str; 2] = [MOVES, "fd77::5:1"];
+/// Who has a new address says so twice within this time.
+const SAID: Duration = Duration::from_millis(2500);
+
+/// The addresses are another host's from now on, and all that is said of that has been said.
+fn hand_over(live: &mut Live<'_>, from: &str, to: &'static str) {
+    for (address, length) in HANDED.into_iter().zip([32, 64]) {
+        ip(&live.lab, from, &format!("addr del {address}/{length} dev ib0"));
+        let nodad = if length == 64 { " nodad" } else { "" };
+        ip(&live.lab, to, &format!("addr add {address}/{length} dev ib0{nodad}"));
+        live.world.own(address, (to, 0), COMMON);
+    }
+    std::thread::sleep(SAID);
+}
+
+#[test]
+fn addresses_move_while_nothing_is_heard() {
+    let mut live = Live::start(&LAB);
+    ip(&live.lab, "H2", &format!("addr del {MOVES}/16 dev ib0"));
+    ip(&live.lab, "H2", &format!("addr add {MOVES}/32 dev ib0"));
+    ip(&live.lab, "H2", &format!("addr add {}/64 dev ib0 nodad", HANDED[1]));
+    live.world.own(HANDED[1], ("H2", 0), COMMON);
+    let six = Topic::Address(Some("fd77::1"), HANDED[1]);
+    live.also(six);
+    live.restart(1);
+    // While the own port is down no path from it is right, so that not even the first one afterwards may be the old.
+    live.change("addresses move while the own link is down", OWN, |l| {
+        l.lab.console("Unlink \"H1\"[1]").unwrap();
+        wait_port(&l.lab, ("H1", 0), |p| p.state != 4);
+        hand_over(l, "H2", "H3");
+    });
+    live.change("it comes up again", OWN, |l| {
+        l.lab.console("ReLink \"H1\"[1]").unwrap();
+        wait_port(&l.lab, ("H1", 0), |p| p.state == 4);
+        sa_answers(&l.lab);
+    });
+    live.change("they move back while the own device is away", OWN, |l| {
+        l.lab.inject("device-remove H1 dev=mlx5_0").unwrap();
+        l.world.silent.push(("H1", 0));
+        hand_over(l, "H3", "H2");
+    });
+    live.change("it is put back again", REOPENED, |l| {
+        l.lab.inject("device-restore H1 dev=mlx5_0").unwrap();
+        l.world.silent.clear();
+    });
+    for (event, name, from, to) in [
+        ("CLIENT_REREGISTER", "they move while the manager has forgotten the group", "H2", "H3"),
+        ("PORT_ERR", "they move back while the port is down unseen", "H3", "H2"),
+    ] {
+        live.change(name, OWN, |l| {
+            l.lab.inject("leave H1").unwrap();
+            hand_over(l, from, to);
+            l.lab.inject(&format!("event H1 {event}")).unwrap();
+        });
+    }
+    ip(&live.lab, "H2", &format!("addr del {}/64 dev ib0", HANDED[1]));
+    live.no_longer(six);
+    live.finish();
+}
+
 #[test]
 fn interfaces() {
     let mut live = Live::start(&LAB);

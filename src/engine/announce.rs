@@ -186,6 +186,11 @@ impl Engine {
                 let lid = match d.state {
                     State::Ready => d.path.dlid(),
                     State::AddrResolved if acm => d.peer.lid,
+                    State::QueryAddr => {
+                        // if it has a path that is being confirmed, it is asked for anew
+                        d.epoch = d.epoch.wrapping_add(1);
+                        continue;
+                    }
                     _ => continue,
                 };
                 let gid = d.path.dgid();

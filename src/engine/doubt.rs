@@ -37,19 +37,59 @@ const WALK: Duration = Duration::from_millis(100);
 const MANY: usize = 65_536;
 /// How long at least it is remembered when a GID was told of.
 const REMEMBER: Duration = Duration::from_secs(10);
-/// How long the subnet manager is given for new routes.
+/// How long the subnet manager of a large fabric is given for new routes.
 const SETTLE: Duration = Duration::from_secs(60);
-/// In how long the paths of a port are checked after that: this, or as long as they take at this rate.
+/// In how long the paths of a port on one are checked after that: this, or as long as they take at this rate.
 const SPREAD: Duration = Duration::from_secs(540);
 const EACH: Duration = Duration::from_millis(100);
+/// Both are this short on the smallest fabric, where a subnet manager does in no time what there is to do.
+const SHORTEST: Duration = Duration::from_secs(4);
+/// In between it is that all hosts together ask for so many paths a second, if each knows all others.
+const ALL_HOSTS: u64 = 500;
 /// Checks of a port that wait for the SA or for an idle moment.
 const MAX_CHECKS: usize = 16;
 /// How often a question is repeated because of what was told meanwhile, with somebody waiting.
 const MAX_AGAIN: u8 = 2;
 
+/// When paths are checked after a change of routes.
+#[derive(Clone, Copy)]
+struct Span {
+    /// Not before that.
+    settle: Duration,
+    /// And at a random time in that which follows.
+    spread: Duration,
+}
+
+impl Default for Span {
+    fn default() -> Self {
+        Span { settle: SETTLE, spread: SPREAD }
+    }
+}
+
+impl Span {
+    /// For a port with so many destinations, which tell how large the fabric is.
+    fn of(known: usize) -> Span {
+        let known = known as u64;
+        let whole = Duration::from_millis(known.saturating_mul(known).saturating_mul(1000) / ALL_HOSTS);
+        let spread = whole.clamp(SHORTEST, SPREAD);
+        Span { settle: spread / 9, spread: spread.max(EACH.saturating_mul(u32::try_from(known).unwrap_or(u32::MAX))) }
+    }
+
+    fn end(&self) -> Duration {
+        self.settle + self.spread
+    }
+
+    /// How long until one path is checked.
+    fn pick(&self, rng: &mut Rng) -> Duration {
+        self.settle + up_to(self.spread, rng)
+    }
+}
+
 /// What the SA has told a port lately.
 #[derive(Default)]
 pub(super) struct News {
+    /// How quickly paths are checked, as of the last look at them.
+    span: Span,
     /// GIDs with when they were told of, and whether no destination has been looked at since.
     told: HashMap<Gid, (Time, bool)>,
     /// When more was told than could be remembered: everything older is in doubt.
@@ -71,7 +111,7 @@ impl News {
 
     /// Whether an answer to a question from `asked` may not know the last change of routes.
     pub fn routes_changed_since(&self, asked: Time) -> bool {
-        self.routes.is_some_and(|r| r.0.plus(SETTLE) > asked)
+        self.routes.is_some_and(|r| r.0.plus(self.span.settle) > asked)
     }
 
     /// Whether something was told of `gid` at `asked` or since.
@@ -168,17 +208,20 @@ impl Engine {
             if settled && d.is_learned() && (all || first.is_some()) && is_told(&leads_to(d)) {
                 doubt(d, acm);
                 doubted += 1;
+            } else if d.state == State::QueryAddr {
+                // if it has a path that is being confirmed, it is asked for anew
+                d.epoch = d.epoch.wrapping_add(1);
             }
         }
         let gids = if all { MAX_TOLD } else { news.told.values().filter(|t| t.1).count() };
         if news.routes.is_some_and(|r| r.1) {
-            let spread = SPREAD.max(EACH.saturating_mul(u32::try_from(known).unwrap_or(u32::MAX)));
-            let (rng, first) = (&mut self.rng, now.plus(SETTLE));
-            let latest = first.plus(spread);
+            let span = Span::of(known);
+            p.news.span = span;
+            let (rng, latest) = (&mut self.rng, now.plus(span.end()));
             for d in self.eps.iter_mut().filter(|e| e.port == port).flat_map(|e| e.cache.iter_mut()) {
                 let from_sa = !acm || d.addr().kind() == TYPE_PATH;
                 if d.is_learned() && from_sa && d.check_at.time() > latest {
-                    d.check_at = Coarse::of(first.plus(up_to(spread, rng)));
+                    d.check_at = Coarse::of(now.plus(span.pick(rng)));
                 }
             }
         }
@@ -233,8 +276,8 @@ impl Engine {
         let Some(d) = e.cache.get_mut(dest).filter(|d| d.state == State::Ready && d.is_learned()) else { return };
         if news.is_newer(&d.path.dgid(), asked) {
             doubt(d, acm);
-        } else if news.routes_changed_since(asked) && d.check_at.time() > now.plus(SETTLE + SPREAD) {
-            d.check_at = Coarse::of(now.plus(SETTLE + up_to(SPREAD, &mut self.rng)));
+        } else if news.routes_changed_since(asked) && d.check_at.time() > now.plus(news.span.end()) {
+            d.check_at = Coarse::of(now.plus(news.span.pick(&mut self.rng)));
         }
     }
 
@@ -277,9 +320,9 @@ impl Engine {
         let acm = self.config.route_prot == RouteProt::Acm;
         let (addr_expiry, route_expiry) =
             (now.plus_minutes(self.config.addr_timeout), now.plus_minutes(self.config.route_timeout));
-        let wait = SETTLE + up_to(SPREAD, &mut self.rng);
         let e = &mut self.eps[ep.0 as usize];
         let news = &mut self.ports[e.port.0 as usize].news;
+        let wait = news.span.pick(&mut self.rng);
         news.checks = news.checks.saturating_sub(1);
         let Some(d) = e.cache.get_mut(dest).filter(|d| d.epoch == epoch && d.state == State::Ready) else { return };
         let elsewhere = |path: &PathRecord| d.addr().kind() != TYPE_PATH && path.dgid() != d.path.dgid();

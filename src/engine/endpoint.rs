@@ -11,6 +11,7 @@ use super::action::{Av, ClientId, PortId};
 use super::announce::Announcement;
 use super::fallback::Fallback;
 use super::ladder::Class;
+use super::outage::Known;
 use super::plugged::ProviderId;
 use super::refresh::Refreshes;
 use crate::addr::Addr;
@@ -76,6 +77,8 @@ pub(super) struct Pending {
     pub first_asked: Option<Time>,
     /// What else is done to find it.
     pub fallback: Fallback,
+    /// It is only to be confirmed: this was known before the port was down.
+    pub known: Option<Box<Known>>,
 }
 
 /// A multicast group and how far its join has come.
@@ -137,6 +140,12 @@ pub(super) struct Endpoint {
     pub groups: Vec<Group>,
     /// Distinguishes joins from those of an earlier life of the endpoint.
     pub life: u32,
+    /// Grows when something may have been missed that was said to the group; never 0.
+    pub era: u8,
+    /// The era that the last outage began which is beyond doubt.
+    pub outage: u8,
+    /// Since when the first group is being joined again, and whether because it may be lost.
+    pub rejoining: Option<(Time, bool)>,
     pub cache: Cache,
     pub pending: HashMap<DestId, Pending>,
     /// Destinations that wait for the first group to be joined, and until when.

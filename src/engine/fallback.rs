@@ -16,6 +16,7 @@ use ibacm_wire::client::{More, Status, TYPE_IP, TYPE_IP6};
 
 use super::Engine;
 use super::action::{Action, EpId, NeighbourToken};
+use super::endpoint::Pending;
 use super::local::same_partition;
 use crate::addr::Addr;
 use crate::cache::{Dest, DestId, Peer, State};
@@ -38,6 +39,10 @@ pub(super) enum Fallback {
     Asked { number: u64, until: Time },
     /// The SA is asked for the path to what was found, by the way that the counter is of.
     Found { way: More, until: Time },
+    /// Nobody else is asked: multicast has until then to confirm what is known.
+    Last { until: Time },
+    /// The SA is asked for the path to what is known.
+    Kept { gid: Gid },
     /// There is no more to be had here.
     Over,
 }
@@ -61,7 +66,12 @@ impl Engine {
     pub(super) fn repeated(&mut self, now: Time, ep: EpId, dest: DestId) {
         let limits = self.config.arp(self.info(ep).subnet_timeout);
         let left = limits.timeout.saturating_mul(limits.retries).max(LAST_LOOK);
-        self.look_elsewhere(now, ep, dest, now.plus(left));
+        let unused = |p: &Pending| p.fallback == Fallback::Unused;
+        if !self.look_elsewhere(now, ep, dest, now.plus(left))
+            && self.eps[ep.0 as usize].pending.get(&dest).is_some_and(unused)
+        {
+            self.fall_back_on_known(now, ep, dest, now.plus(LAST_LOOK));
+        }
     }
 
     /// Looks for `dest` where it may be known without its peer, until the answer is of no use any more. False if there
@@ -72,11 +82,16 @@ impl Engine {
             return false;
         };
         let addr = d.addr();
-        if e.pending.get(&dest).is_none_or(|p| p.fallback != Fallback::Unused) || self.local.find(&addr).is_some() {
+        let Some(p) = e.pending.get(&dest).filter(|p| p.fallback == Fallback::Unused) else { return false };
+        if self.local.find(&addr).is_some() {
             return false;
         }
+        let known = p.known.is_some();
+        // there is something else to be tried after that
+        let until = if known { until.min(now.plus(LAST_LOOK)) } else { until };
         let Some(ip) = addr.as_ip().filter(|_| matches!(addr.kind(), TYPE_IP | TYPE_IP6)) else { return false };
-        if let Some(guid) = guid_in(ip) {
+        // who was heard is better known than who made the address
+        if let Some(guid) = guid_in(ip).filter(|_| !known) {
             let mut gid = self.info(ep).gid();
             gid.0[8..].copy_from_slice(&guid);
             self.found(now, ep, dest, gid, Fallback::Found { way: More::AddrLinkLocal, until });
@@ -110,11 +125,14 @@ impl Engine {
             _ => return,
         };
         p.fallback = Fallback::Over;
+        let known = p.known.as_ref().map(|k| k.gid);
         match gid {
+            // the kernel may not have looked lately
+            Some(gid) if known == Some(gid) => drop(self.fall_back_on_known(now, ep, dest, until)),
             Some(gid) if !gid.is_zero() && !gid.is_multicast() && !self.info(ep).gids.contains(&gid) => {
                 self.found(now, ep, dest, gid, Fallback::Found { way: More::AddrNeighbour, until });
             }
-            _ => self.fail_if_alone(now, ep, dest),
+            _ => self.fail_if_alone(now, ep, dest, until),
         }
         self.pump_sa(now, self.eps[ep.0 as usize].port);
     }
@@ -138,13 +156,13 @@ impl Engine {
     }
 
     /// The SA has a path to `dest`.
-    pub(super) fn confirmed(&mut self, ep: EpId, dest: DestId) {
+    pub(super) fn confirmed(&mut self, now: Time, ep: EpId, dest: DestId) {
         let e = &self.eps[ep.0 as usize];
         let found = e.cache.get(dest).is_some_and(is_found_so);
-        if let Some(Fallback::Found { way, .. }) = e.pending.get(&dest).map(|p| p.fallback)
-            && found
-        {
-            self.count_more(ep, way);
+        match e.pending.get(&dest).map(|p| p.fallback) {
+            Some(Fallback::Found { way, .. }) if found => self.count_more(ep, way),
+            Some(Fallback::Kept { .. }) => self.listen_on(now, ep, dest),
+            _ => {}
         }
     }
 
@@ -153,21 +171,25 @@ impl Engine {
     pub(super) fn refuted(&mut self, now: Time, ep: EpId, dest: DestId, error: SaError) -> bool {
         let e = &mut self.eps[ep.0 as usize];
         let (Some(d), Some(p)) = (e.cache.get_mut(dest), e.pending.get_mut(&dest)) else { return false };
-        let Fallback::Found { way, until } = p.fallback else { return false };
+        let (stays, way, until) = match p.fallback {
+            Fallback::Found { way, until } => (is_found_so(d), Some(way), until),
+            Fallback::Kept { gid } => (d.path.dgid() == gid, None, now),
+            _ => return false,
+        };
         p.fallback = Fallback::Over;
-        if !matches!(error, SaError::Status(_) | SaError::Malformed) || !is_found_so(d) {
+        if !matches!(error, SaError::Status(_) | SaError::Malformed) || !stays {
             return false;
         }
         let (addr, ip, gid) = (d.addr(), d.addr().as_ip(), d.path.dgid());
         d.state = State::QueryAddr;
         self.log(1, || format!("{addr} is not {gid}: {error}"));
-        if way == More::AddrLinkLocal
+        if way == Some(More::AddrLinkLocal)
             && let Some(ip) = ip
             && self.ask_neighbour(ep, dest, ip, until.max(now.plus(LAST_LOOK)))
         {
             return true;
         }
-        self.eps[ep.0 as usize].is_asking(dest)
+        self.keep_known(now, ep, dest) || self.eps[ep.0 as usize].is_asking(dest)
     }
 
     /// Multicast has ended for `dest` without an answer.
@@ -184,13 +206,17 @@ impl Engine {
         {
             return e.wait_until(until, dest);
         }
-        if p.fallback != Fallback::Unused || !self.look_elsewhere(now, ep, dest, now.plus(LAST_LOOK)) {
+        let looking = p.fallback == Fallback::Unused && self.look_elsewhere(now, ep, dest, now.plus(LAST_LOOK));
+        if !looking && !self.keep_known(now, ep, dest) {
             self.fail(now, ep, dest, status, why);
         }
     }
 
-    /// `dest` fails unless multicast may still answer for it.
-    fn fail_if_alone(&mut self, now: Time, ep: EpId, dest: DestId) {
+    /// `dest` fails unless multicast may still answer for it, until then alone if something was known.
+    fn fail_if_alone(&mut self, now: Time, ep: EpId, dest: DestId, until: Time) {
+        if self.fall_back_on_known(now, ep, dest, until) {
+            return;
+        }
         let e = &self.eps[ep.0 as usize];
         if !e.is_asking(dest) {
             let refused = e.groups.first().is_some_and(|g| g.refused);
@@ -202,13 +228,15 @@ impl Engine {
     /// A look-up without a multicast request has waited long enough: for the group, or for the kernel.
     pub(super) fn waited(&mut self, now: Time, ep: EpId, dest: DestId) {
         let e = &self.eps[ep.0 as usize];
-        let Some(p) = e.pending.get(&dest).filter(|p| p.tid.is_none()) else { return };
-        if e.cache.get(dest).is_none_or(|d| d.state != State::QueryAddr) {
+        let Some(p) = e.pending.get(&dest) else { return };
+        let last = matches!(p.fallback, Fallback::Last { until } if until <= now);
+        if (p.tid.is_some() && !last) || e.cache.get(dest).is_none_or(|d| d.state != State::QueryAddr) {
             return;
         }
         match p.fallback {
             Fallback::Unused => self.repeated(now, ep, dest),
-            Fallback::Asked { until, .. } if until <= now => self.fail_if_alone(now, ep, dest),
+            Fallback::Asked { until, .. } if until <= now => self.fail_if_alone(now, ep, dest, until),
+            Fallback::Last { .. } if last => drop(self.keep_known(now, ep, dest)),
             _ => {}
         }
     }

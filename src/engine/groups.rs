@@ -28,7 +28,13 @@ const RETRY_MAX_BETWEEN: Duration = Duration::from_secs(15 * 60);
 impl Engine {
     /// Decides on the endpoint's groups and joins them all.
     pub(super) fn join_all(&mut self, now: Time, ep: EpId) {
-        self.eps[ep.0 as usize].groups = self.wanted_groups(ep);
+        let groups = self.wanted_groups(ep);
+        let e = &mut self.eps[ep.0 as usize];
+        if e.first_group().is_some() {
+            // its QP broke, and nobody could hear
+            e.missed();
+        }
+        e.groups = groups;
         self.rejoin(now, ep);
     }
 
@@ -105,6 +111,7 @@ impl Engine {
     pub(super) fn rejoin(&mut self, now: Time, ep: EpId) {
         let e = &mut self.eps[ep.0 as usize];
         e.life += 1;
+        e.rejoining.get_or_insert((now, false));
         let mut order: Vec<usize> = (0..e.groups.len()).collect();
         order.sort_by_key(|g| e.groups.get(*g).map(|g| g.standing));
         // a join is put in front of the queue, so of the two that are urgent the last one goes first
@@ -169,6 +176,7 @@ impl Engine {
         // requests come to the first group only; the others just say which rate and MTU peers share
         if group == 0 {
             let attached = old.map(|o| o.mlid);
+            e.rejoined(now, attached == Some(rec.mlid));
             if attached != Some(rec.mlid) {
                 if let Some(mlid) = attached {
                     self.actions.push_back(Action::Detach { ep, mgid, mlid });
@@ -226,6 +234,7 @@ impl Engine {
         let e = &mut self.eps[ep.0 as usize];
         e.life += 1;
         e.groups.clear();
+        e.missed();
     }
 
     pub(super) fn retry_joins(&mut self, now: Time) {

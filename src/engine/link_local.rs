@@ -56,8 +56,11 @@ impl Engine {
     /// Whether the endpoint has the address itself or has heard of who has it.
     fn knows(&self, ep: EpId, dest: &Addr) -> bool {
         let e = &self.eps[ep.0 as usize];
-        let heard = e.cache.find(dest).and_then(|id| e.cache.get(id));
-        heard.is_some_and(|d| matches!(d.state, State::AddrResolved | State::QueryRoute | State::Ready))
-            || e.has_addr(dest)
+        let known = |id| match e.cache.get(id).map(|d| d.state) {
+            Some(State::AddrResolved | State::QueryRoute | State::Ready) => true,
+            Some(State::QueryAddr) => e.pending.get(&id).is_some_and(|p| p.known.is_some()),
+            _ => false,
+        };
+        e.cache.find(dest).is_some_and(known) || e.has_addr(dest)
     }
 }

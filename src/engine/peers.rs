@@ -97,6 +97,9 @@ impl Engine {
         }
         let state = self.learn(now, ep, dest, rx, group);
         let wanted_by_us = self.eps[ep.0 as usize].pending.contains_key(&dest);
+        if state == State::Ready && wanted_by_us {
+            self.finish(ep, dest, Ok(()));
+        }
         if mine {
             // where no path could be had (of a preloaded address) the way of the request is still known
             if matches!(state, State::Ready | State::Failed(_)) {
@@ -125,8 +128,13 @@ impl Engine {
     /// its request for `asked`), else when the address is next wanted.
     fn verify(&mut self, now: Time, ep: EpId, dest: DestId, asked: Option<(&Addr, u64)>) -> Result<(), &'static str> {
         let e = &mut self.eps[ep.0 as usize];
-        if e.pending.contains_key(&dest) {
-            return Err("it claims an address that is just being resolved");
+        if let Some(p) = e.pending.get(&dest) {
+            let Some((_, tid)) = asked.filter(|_| p.known.is_some()) else {
+                return Err("it claims an address that is just being resolved");
+            };
+            // the group is being asked: whoever answers gets a response
+            self.wait(ep, dest, Waiter::Peer { tid });
+            return Ok(());
         }
         if asked.is_some() {
             if e.verified.len() >= MAX_VERIFIED {
@@ -177,9 +185,11 @@ impl Engine {
     }
 
     fn route_or_fail(&mut self, now: Time, ep: EpId, dest: DestId) {
-        let resolved = self.eps[ep.0 as usize].cache.get(dest).is_some_and(|d| d.state == State::AddrResolved);
-        if !resolved {
-            return;
+        match self.eps[ep.0 as usize].cache.get(dest).map(|d| d.state) {
+            Some(State::AddrResolved) => {}
+            // it was only to be confirmed
+            Some(State::Ready) => return self.finish(ep, dest, Ok(())),
+            _ => return,
         }
         let Err(status) = self.route(now, ep, dest) else { return };
         if self.eps[ep.0 as usize].pending.get(&dest).is_some_and(Pending::is_for_peers) {
@@ -203,23 +213,31 @@ impl Engine {
             d.peer = peer;
             return d.state;
         }
+        d.era = e.era;
         let lid_changed = d.peer.lid != 0 && d.path.dgid() == rx.sgid && (d.peer.lid ^ peer.lid) >> lmc != 0;
         let same = d.peer.qpn == peer.qpn && d.peer.lid == peer.lid && d.path.dgid() == rx.sgid;
         // an expired entry is not made fresh by its peer asking: its path is asked for again
         let current = now < d.addr_expiry && now < d.route_expiry;
         let keep = match d.state {
             State::Ready | State::QueryRoute | State::AddrResolved => same && current,
-            State::Init | State::QueryAddr | State::Failed(_) => false,
+            State::QueryAddr => {
+                let known = e.pending.get(&dest).and_then(|p| p.known.as_ref());
+                same && current && known.is_some_and(|k| k.has_path(d.epoch))
+            }
+            State::Init | State::Failed(_) => false,
         };
         if !keep && d.state == State::QueryRoute {
             // the question is for the GID: if that is another one, the answer to the old question asks the new one
             d.epoch = d.epoch.wrapping_add(u16::from(d.path.dgid() != rx.sgid));
         } else if !keep {
             d.epoch = d.epoch.wrapping_add(1);
-            if let Some(tid) = e.pending.get_mut(&dest).and_then(|p| p.tid.take()) {
-                e.arp.close(tid);
+            if let Some(p) = e.pending.get_mut(&dest) {
+                p.known = None;
+                p.tid.take().into_iter().for_each(|tid| e.arp.close(tid));
             }
             d.state = State::AddrResolved;
+        } else if d.state == State::QueryAddr {
+            d.state = State::Ready;
         }
         // a path of a group, and the peer is in a better one by now: it is made anew when it is next wanted
         let acm = self.config.route_prot == RouteProt::Acm;

@@ -201,7 +201,7 @@ impl Engine {
             return;
         }
         for ep in self.port_eps(port) {
-            self.rejoin(now, ep);
+            self.rejoin_lost(now, ep);
         }
         self.subscribe_again(now, port);
         self.pump_sa(now, port);
@@ -308,6 +308,9 @@ impl Engine {
             addrs: Vec::new(),
             groups: Vec::new(),
             life: 0,
+            era: 1,
+            outage: 1,
+            rejoining: None,
             cache: Cache::new(self.key, self.config.max_destinations),
             pending: HashMap::new(),
             await_group: VecDeque::new(),

@@ -86,6 +86,13 @@ impl Refreshes {
         self.asking.clear();
     }
 
+    /// Takes over a question to a peer whose answer nobody waits for any more; not if there are many.
+    pub fn listen(&mut self, dest: DestId, tid: u64, offered: Groups, until: Time) {
+        if self.asking.len() < MANY {
+            self.asking.push(Asking { dest, tid, offered, until });
+        }
+    }
+
     /// Notes that an entry was given out which is to be looked at; the next time will do if there are many.
     pub fn used(&mut self, dest: DestId) {
         if self.used.len() < MANY && !self.used.contains(&dest) {

@@ -302,8 +302,12 @@ impl Engine {
             None => e.cache.insert(dest, Origin::Learned, false).ok_or(fail(Status::Enomem))?,
         };
         e.cache.touch(id);
+        let era = e.era;
         let Some(d) = e.cache.get_mut(id) else { return Err(fail(Status::Enomem)) };
+        let known = matches!(d.state, State::Ready | State::AddrResolved) && now < d.addr_expiry;
+        let unconfirmed = known && d.is_unconfirmed(era);
         match d.state {
+            _ if unconfirmed => {}
             State::Ready if now < d.addr_expiry && now < d.route_expiry => {
                 let reply = path_reply(asker.tid, &d.path, asker.source.as_ref());
                 let check = now >= d.check_at.time();
@@ -322,6 +326,7 @@ impl Engine {
             _ => {}
         }
         let started = match d.state {
+            _ if unconfirmed => self.confirm(now, ep, id, source.as_ref()),
             State::Init => self.start(now, ep, id, source.as_ref()),
             State::AddrResolved => {
                 self.count(Some(ep), Counter::AddrCache);

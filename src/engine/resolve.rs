@@ -79,6 +79,7 @@ impl Engine {
                 d.path = PathRecord::default();
                 d.path.set_dgid(gid);
                 d.peer = crate::cache::Peer { qpn, lid, path_bits: 0, group };
+                d.era = e.era;
                 d.state = State::AddrResolved;
             }
             return self.route(now, ep, dest);
@@ -327,7 +328,7 @@ impl Engine {
             Ok(path) => {
                 (d.path, d.state) = (path, State::Ready);
                 (d.addr_expiry, d.route_expiry) = (addr_expiry, route_expiry);
-                self.confirmed(ep, dest);
+                self.confirmed(now, ep, dest);
                 self.settled(ep, dest, asked);
                 self.finish(ep, dest, Ok(()));
                 self.doubt_if_outdated(now, ep, dest, asked);

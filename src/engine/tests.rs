@@ -8,6 +8,7 @@ mod link_local;
 mod many;
 mod news;
 mod notices;
+mod outage;
 mod plugged;
 mod plugged_mads;
 mod plugged_ports;
@@ -16,6 +17,7 @@ mod protocol;
 mod reconfigure;
 mod refresh;
 mod resolving;
+mod silent;
 mod sim;
 mod trouble;
 
@@ -28,6 +30,7 @@ mod ipv6 {
     mod announce;
     mod link_local;
     mod many;
+    mod outage;
     mod plugged;
     mod plugged_mads;
     mod plugged_ports;
@@ -35,6 +38,7 @@ mod ipv6 {
     mod protocol;
     mod reconfigure;
     mod resolving;
+    mod silent;
     mod sim;
     mod trouble;
 

@@ -41,6 +41,22 @@ fn the_first_partition_is_asked_unless_more_is_known() {
 }
 
 #[test]
+fn what_is_known_is_still_known_while_it_is_confirmed() {
+    let mut net = net();
+    path(&net.ask(2, &[entry(EP_FLAG_DEST, 1)], 5 * MS).unwrap());
+    net.change_port(0, |p| p.active = false);
+    net.run(S);
+    net.change_port(0, |p| p.active = true);
+    net.run(10 * MS);
+    let wanted = [entry(EP_FLAG_DEST, 3)];
+    let ids = [net.start(0, &wanted), net.start(0, &wanted)];
+    net.run(5 * MS);
+    for id in ids {
+        assert_eq!(path(&net.hosts[0].replies[&id]).pkey() & 0x7fff, 1);
+    }
+}
+
+#[test]
 fn the_source_that_was_chosen_is_told() {
     let mut net = net();
     let reply = net.ask(0, &[entry(EP_FLAG_DEST, 2)], 5 * MS).unwrap();
