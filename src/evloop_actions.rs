@@ -75,8 +75,9 @@ impl Daemon {
                     }
                 }
                 Action::AskNeighbour { token, ip, until } => self.ask_neighbour(token, ip, until),
+                Action::Log { level, limited: false, text } => log!(level, "{text}"),
                 // Of one kind are the lines that begin alike.
-                Action::Log { level, text } => {
+                Action::Log { level, text, .. } => {
                     crate::log_keyed!(level, text.bytes().take(8).collect::<Vec<_>>(), "{text}")
                 }
             }

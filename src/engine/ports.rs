@@ -9,6 +9,7 @@ use super::doubt::doubt;
 use super::endpoint::{Endpoint, GroupState};
 use super::local::same_partition;
 use super::notices::Notices;
+use super::outages::Told;
 use super::refresh::Refreshes;
 use super::resolve::SaWho;
 use crate::arp::Arp;
@@ -96,6 +97,7 @@ pub(super) struct Port {
     pub sa: SaClient<SaWho>,
     pub notices: Notices,
     pub news: News,
+    pub told: Told,
 }
 
 impl Engine {
@@ -107,8 +109,8 @@ impl Engine {
             let sa = SaClient::new(self.config.sa(), &mut self.rng);
             let id = PortId(self.ports.len() as u32);
             let preloaded_since = info.active.then_some(now);
-            let (notices, news) = Default::default();
-            self.ports.push(Port { info, preloaded_since, sa, notices, news });
+            let (notices, news, told) = Default::default();
+            self.ports.push(Port { info, preloaded_since, sa, notices, news, told });
             self.refresh();
             self.say_preloaded(id);
             return id;
@@ -233,6 +235,7 @@ impl Engine {
         });
         self.order = order;
         self.index_local();
+        self.tell_at = Time(0);
     }
 
     fn refresh_partition(&mut self, port: PortId, pkey_index: u16, pkey: u16) {
@@ -311,9 +314,8 @@ impl Engine {
         self.reset_groups(ep);
         self.fail_all(ep, Status::Enotconn, port_stays);
         self.doubt_paths(ep);
-        let (device, port) = (self.info(ep).device.clone(), self.info(ep).port);
-        let pkey = self.eps[ep.0 as usize].pkey;
-        self.log(1, || format!("endpoint {device} port {port} pkey {pkey:#06x} is down"));
+        let name = self.name_of(ep);
+        self.log_own(1, || format!("endpoint {name} is down"));
     }
 
     /// Cached paths are asked for again when they are next used; own addresses are written anew.
@@ -347,8 +349,19 @@ impl Engine {
         if self.eps.get(ep.0 as usize).is_none() {
             return;
         }
-        let (device, port, pkey) = (self.info(ep).device.clone(), self.info(ep).port, self.eps[ep.0 as usize].pkey);
-        self.log(0, || format!("cannot open endpoint {device} port {port} pkey {pkey:#06x}: {why}"));
+        let name = self.name_of(ep);
+        self.log(0, || format!("cannot open endpoint {name}: {why}"));
+    }
+
+    /// How an endpoint is called where people read it.
+    pub(super) fn name_of(&self, ep: EpId) -> String {
+        let (info, pkey) = (self.info(ep), self.eps[ep.0 as usize].pkey);
+        format!("{} port {} pkey {pkey:#06x}", info.device, info.port)
+    }
+
+    /// Whether a port of this device was ever told of.
+    pub fn knows_device(&self, device: &str) -> bool {
+        self.ports.iter().any(|p| p.info.device == device)
     }
 
     /// How many endpoints are to have a QP.

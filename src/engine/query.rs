@@ -2,12 +2,12 @@
 
 use ibacm_wire::PathRecord;
 use ibacm_wire::client::{
-    Counter, ENTRY_LEN, EP_CONFIG_LEN, EP_FLAG_SOURCE, Entry, HDR_LEN, Header, MAX_ADDRESS, MAX_PROV_NAME, OP_ACK,
-    PERF_MORE, Status,
+    Counter, ENTRY_LEN, EP_CONFIG_LEN, EP_FLAG_SOURCE, Entry, HDR_LEN, Header, MAX_ADDRESS, MAX_PROV_NAME, MORE, More,
+    OP_ACK, PERF_MORE, Status,
 };
 
 use super::Engine;
-use super::action::{Action, ClientId, EpId, Reply};
+use super::action::{Action, ClientId, EpId, PortId, Reply};
 use super::request::Outcome;
 use super::resolve::{SaWho, reply_header};
 use crate::addr::Addr;
@@ -18,6 +18,12 @@ use crate::time::Time;
 const PROVIDER: &[u8] = b"ibacmp";
 /// Addresses that fit into a reply, whose length is 16 bits.
 const MAX_LISTED: usize = (u16::MAX as usize - HDR_LEN - EP_CONFIG_LEN) / MAX_ADDRESS;
+
+/// The counters with what is no count: how many ports are told of changes.
+fn with_notices(mut more: [u64; MORE], subscribed: u64) -> [u64; MORE] {
+    more[More::NoticesSubscribed as usize] = subscribed;
+    more
+}
 
 /// A client's question to the SA.
 pub(super) struct Query {
@@ -84,10 +90,15 @@ impl Engine {
         let entry = Entry::read(msg, 0);
         let index = usize::from(h.data[1]);
         let more = h.data[2] == PERF_MORE;
-        let of = |ep: EpId| (self.eps[ep.0 as usize].counters, self.eps[ep.0 as usize].more);
+        let of = |ep: EpId| {
+            let e = &self.eps[ep.0 as usize];
+            (e.counters, with_notices(e.more, u64::from(self.is_subscribed(e.port))))
+        };
+        let subscribed = (0..self.ports.len() as u32).filter(|i| self.is_subscribed(PortId(*i))).count() as u64;
+        let totals = (self.counters, with_notices(self.more, subscribed));
         let found = match entry {
-            None if index == 0 => Some((self.counters, self.more)),
-            Some(e) if e.flags & EP_FLAG_SOURCE == 0 => Some((self.counters, self.more)),
+            None if index == 0 => Some(totals),
+            Some(e) if e.flags & EP_FLAG_SOURCE == 0 => Some(totals),
             _ if index >= 1 => self.order.get(index - 1).copied().map(of),
             Some(e) => self.entry_endpoint(&e).map(of),
             None => None,

@@ -8,6 +8,7 @@ mod link_local;
 mod many;
 mod news;
 mod notices;
+mod outages;
 mod preload;
 mod protocol;
 mod reconfigure;

@@ -356,7 +356,7 @@ impl Net {
                     let (delay, gid) = if late { (until.0 - self.now.0, None) } else { (delay, gid) };
                     self.schedule(delay, Later::Neighbour { to: h, token, gid });
                 }
-                Action::Log { level, text } => self.log.push((level, text)),
+                Action::Log { level, text, .. } => self.log.push((level, text)),
             }
         }
     }
