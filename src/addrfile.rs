@@ -4,6 +4,7 @@
 
 use crate::options::Finding;
 use crate::options::text::{Findings, each_line, quote};
+use std::collections::BTreeMap;
 use std::fmt;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
@@ -13,6 +14,8 @@ pub const MAX_NAME: usize = 63;
 pub const MAX_DEVICE: usize = 63;
 /// Most entries that are kept of one file.
 pub const MAX_ENTRIES: usize = 65_536;
+/// Most devices and ports that are named as absent.
+const MAX_ABSENT: usize = 64;
 /// Highest number that a port of a channel adapter can have.
 const MAX_PORT: u8 = 254;
 
@@ -47,6 +50,8 @@ pub struct AddrEntry {
     pub port: u8,
     /// The partition.
     pub pkey: AddrPkey,
+    /// Where it stands in the file, from 1; 0 if there is no file.
+    pub line: usize,
 }
 
 impl fmt::Display for AddrEntry {
@@ -76,7 +81,7 @@ pub fn parse(bytes: &[u8], file: &str, allow_ip: bool) -> (Vec<AddrEntry>, Vec<F
             findings.warn(number, String::from("expected 'name device port pkey': ignored"));
             return;
         };
-        let parsed = entry(name, device, port, pkey, allow_ip);
+        let parsed = entry(number, name, device, port, pkey, allow_ip);
         match parsed {
             Ok(_) if entries.len() == MAX_ENTRIES => {
                 findings.warn(number, format!("more than {MAX_ENTRIES} entries: ignored"));
@@ -93,7 +98,14 @@ pub fn parse(bytes: &[u8], file: &str, allow_ip: bool) -> (Vec<AddrEntry>, Vec<F
     (entries, findings.into_vec())
 }
 
-fn entry(name: &[u8], device: &[u8], port: &[u8], pkey: &[u8], allow_ip: bool) -> Result<AddrEntry, String> {
+fn entry(
+    line: usize,
+    name: &[u8],
+    device: &[u8],
+    port: &[u8],
+    pkey: &[u8],
+    allow_ip: bool,
+) -> Result<AddrEntry, String> {
     let too_long = |what, token: &[u8], most| format!("{what} of {} bytes, at most {most} are allowed", token.len());
     let address = std::str::from_utf8(name).ok().and_then(|text| text.parse::<IpAddr>().ok());
     let parsed_name = match address {
@@ -115,7 +127,7 @@ fn entry(name: &[u8], device: &[u8], port: &[u8], pkey: &[u8], allow_ip: bool) -
         .ok_or_else(|| format!("bad port {}, expected 1 to {MAX_PORT}", quote(port)))?;
     let partition = parse_pkey(pkey)
         .ok_or_else(|| format!("bad pkey {}, expected 'default' or hexadecimal 0x0001 to 0xffff", quote(pkey)))?;
-    Ok(AddrEntry { name: parsed_name, device: device.to_vec(), port: port_number, pkey: partition })
+    Ok(AddrEntry { name: parsed_name, device: device.to_vec(), port: port_number, pkey: partition, line })
 }
 
 /// `default`, or hexadecimal with or without `0x`. Partition 0 is no partition, with either membership.
@@ -156,11 +168,42 @@ pub fn default_entries(hostname: &[u8], ports: &[IbPort]) -> Vec<AddrEntry> {
     let named = |suffix: &str, port: &IbPort| {
         let mut name = host[..host.len().min(MAX_NAME - suffix.len())].to_vec();
         name.extend_from_slice(suffix.as_bytes());
-        AddrEntry { name: AddrName::Name(name), device: port.device.clone(), port: port.port, pkey: AddrPkey::Default }
+        let (name, device) = (AddrName::Name(name), port.device.clone());
+        AddrEntry { name, device, port: port.port, pkey: AddrPkey::Default, line: 0 }
     };
     let first_active = ports.iter().find(|port| port.active).map(|port| named("", port));
     let numbered = ports.iter().take(MAX_ENTRIES).zip(1u32..).map(|(port, n)| named(&format!("-{n}"), port));
     first_active.into_iter().chain(numbered).collect()
+}
+
+/// A line for each device or port that entries name and that is not among `ports`: it may be misspelt, or come later.
+/// A host without any port gets none.
+pub fn absent(entries: &[AddrEntry], ports: &[IbPort], file: &str) -> Vec<String> {
+    if ports.is_empty() {
+        return Vec::new();
+    }
+    let has_device = |e: &AddrEntry| ports.iter().any(|p| p.device.eq_ignore_ascii_case(&e.device));
+    let has_port = |e: &AddrEntry| ports.iter().any(|p| p.device.eq_ignore_ascii_case(&e.device) && p.port == e.port);
+    // device, and port if it is the port that is not here; the first line and how many
+    type Place = (Vec<u8>, Option<u8>);
+    let mut places: BTreeMap<Place, (&AddrEntry, usize)> = BTreeMap::new();
+    for e in entries.iter().filter(|e| !has_port(e)) {
+        let place: Place = (e.device.to_ascii_lowercase(), has_device(e).then_some(e.port));
+        places.entry(place).or_insert((e, 0)).1 += 1;
+    }
+    let mut places: Vec<_> = places.into_iter().collect();
+    places.sort_by_key(|(_, (first, _))| first.line);
+    let left_out = places.len().saturating_sub(MAX_ABSENT);
+    let hints = places.into_iter().take(MAX_ABSENT).map(|((_, port), (first, count))| {
+        let what = match port {
+            None => format!("no device {} here now", quote(&first.device)),
+            Some(port) => format!("no InfiniBand port {port} on {} here now", quote(&first.device)),
+        };
+        let more = if count > 1 { format!(" ({count} lines name it)") } else { String::new() };
+        format!("{file}:{}: {what}: served when it comes{more}", first.line)
+    });
+    let rest = (left_out > 0).then(|| format!("{file}: {left_out} more devices or ports are not here now"));
+    hints.chain(rest).collect()
 }
 
 #[cfg(test)]
@@ -183,6 +226,26 @@ mod tests {
             ["node1 mlx5_0 1 default", "node1-b mlx5_0 2 0x8001", "Node2 X 254 0x7fff", "last d 1 default"]
         );
         assert!(findings.is_empty(), "{findings:?}");
+    }
+
+    #[test]
+    fn what_is_not_here_is_named_once() {
+        let port = |device: &str, port| IbPort { device: device.into(), port, active: false };
+        let (entries, _) =
+            parse(b"# x\na MLX5_0 1 default\nb mlx5_0 2 8001\nc mlx5_7 1 default\nd mlx5_7 2 1", "a.cfg", false);
+        let here = [port("mlx5_0", 1)];
+        let hints = absent(&entries, &here, "a.cfg");
+        assert_eq!(
+            hints,
+            [
+                "a.cfg:3: no InfiniBand port 2 on 'mlx5_0' here now: served when it comes",
+                "a.cfg:4: no device 'mlx5_7' here now: served when it comes (2 lines name it)",
+            ]
+        );
+        assert_eq!(absent(&entries, &[], "a.cfg"), [""; 0], "nothing is here at all, which is another matter");
+        let many: String = (0..1000).map(|i| format!("n{i} dev{i} 1 default\n")).collect();
+        let hints = absent(&parse(many.as_bytes(), "a.cfg", false).0, &here, "a.cfg");
+        assert_eq!((hints.len(), hints[64].as_str()), (65, "a.cfg: 936 more devices or ports are not here now"));
     }
 
     #[test]

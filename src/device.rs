@@ -154,11 +154,28 @@ pub fn open_umad(device: &str, port: u8) -> io::Result<UmadPort> {
     if let Err(e) = umad.take_reports() {
         crate::log!(
             0,
-            "{device} port {port}: nobody tells what changes, another program has the SA's notices ({e}); the service \
-             works as before"
+            "{device} port {port}: nobody tells what changes: another program has the SA's notices ({e}), there is no \
+             subscription (InformInfo); the service works as before"
         );
     }
     Ok(umad)
+}
+
+/// The InfiniBand ports that are here, whoever uses them; none if that cannot be found out.
+pub fn present_ports() -> Vec<IbPort> {
+    let mut out = Vec::new();
+    for handle in verbs::devices().iter().flatten().filter(|h| h.is_infiniband_transport()) {
+        let Ok(context) = handle.open() else { continue };
+        for port in 1..=context.phys_port_cnt() {
+            if let Ok(attr) = context.query_port(port)
+                && is_infiniband(&attr)
+            {
+                let active = attr.state == verbs::PORT_ACTIVE;
+                out.push(IbPort { device: handle.name().as_bytes().to_vec(), port, active });
+            }
+        }
+    }
+    out
 }
 
 /// The InfiniBand ports of `devices`, for names that are made from them.

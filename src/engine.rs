@@ -26,6 +26,7 @@ mod query;
 mod refresh;
 mod request;
 mod resolve;
+mod standing;
 mod timers;
 mod waiters;
 
@@ -81,6 +82,8 @@ pub struct Engine {
     dropped: u64,
     waiters: Waiters,
     moved: announce::Moved,
+    /// When something is to be said of how ports are.
+    tell_at: Time,
     actions: VecDeque<Action>,
 }
 
@@ -108,6 +111,7 @@ impl Engine {
             dropped: 0,
             waiters: Waiters::default(),
             moved: announce::Moved::default(),
+            tell_at: Time::NEVER,
             actions: VecDeque::new(),
         }
     }
@@ -208,8 +212,17 @@ impl Engine {
     }
 
     fn log(&mut self, level: u8, text: impl FnOnce() -> String) {
+        self.log_as(level, true, text);
+    }
+
+    /// A line about what this host has: its ports, endpoints, addresses, groups. There is no limit to those but the host.
+    fn log_own(&mut self, level: u8, text: impl FnOnce() -> String) {
+        self.log_as(level, false, text);
+    }
+
+    fn log_as(&mut self, level: u8, limited: bool, text: impl FnOnce() -> String) {
         if level <= self.config.log_level {
-            self.actions.push_back(Action::Log { level, text: text() });
+            self.actions.push_back(Action::Log { level, limited, text: text() });
         }
     }
 

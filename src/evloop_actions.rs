@@ -81,8 +81,9 @@ impl Daemon {
                 Action::Forget { id } => drop(core().close_ask(id)),
                 Action::Reregister { provider, port } => self.reregister_provider(provider, port),
                 Action::MadDone { token, result } => self.mad_done(token, result),
+                Action::Log { level, limited: false, text } => log!(level, "{text}"),
                 // Of one kind are the lines that begin alike.
-                Action::Log { level, text } => {
+                Action::Log { level, text, .. } => {
                     crate::log_keyed!(level, text.bytes().take(8).collect::<Vec<_>>(), "{text}")
                 }
             }

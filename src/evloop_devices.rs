@@ -49,7 +49,11 @@ impl Daemon {
         let found = device::open_devices(known, &mut self.others, self.opened)?;
         for d in found {
             self.opened = self.opened.max(d.order + 1);
-            log!(1, "opened {}", d.name());
+            // a new one is no news for every operator, but one that was missed is
+            match self.engine.knows_device(d.name()) {
+                true => log!(0, "{} is back", d.name()),
+                false => log!(1, "opened {}", d.name()),
+            }
             self.add_device(d);
         }
         if let Some(preload) = self.preload.refresh(&self.engine.port_guids()) {
@@ -152,7 +156,7 @@ impl Daemon {
                 }
                 Err(e) => return self.device_lost(index, &e.to_string()),
             };
-            log!(1, "{}: event {} on port {}", device.name(), event.kind, event.port);
+            log!(1, "{}: event {} on port {}", device.name(), verbs::event_name(event.kind), event.port);
             let told = match event.kind {
                 verbs::EVENT_DEVICE_FATAL => return self.device_lost(index, "it reported a fatal error"),
                 verbs::EVENT_PORT_ERR => Told::Down,

@@ -21,7 +21,7 @@ mod syslog;
 pub use sink::LogError;
 
 use crate::options::LogTarget;
-use limit::{Limiter, Verdict};
+use limit::{Limiter, Suppressed, Verdict};
 use line::Line;
 use sink::Sink;
 use std::fmt;
@@ -32,6 +32,8 @@ use std::time::{Duration, Instant};
 
 /// Longest line that is written, in bytes and with its newline: less than a pipe takes in one piece.
 pub const MAX_LINE: usize = 2048;
+/// Bytes of a line that stand for those that were left out.
+const SAMPLE: usize = 80;
 /// Lines a second that the limited macros let through for one cause.
 pub const LIMIT: u32 = 10;
 
@@ -69,8 +71,8 @@ impl Logger {
     }
 
     fn on_time(&mut self, now: Instant) -> Option<Instant> {
-        while let Some((site, suppressed)) = self.limiter.take_due(now) {
-            say_suppressed(self, site, suppressed);
+        while let Some(suppressed) = self.limiter.take_due(now) {
+            say_suppressed(self, &suppressed);
         }
         let limits = self.limiter.next_deadline();
         self.sink.on_time(now).into_iter().chain(limits).min()
@@ -141,14 +143,14 @@ pub fn write_foreign(level: u8, text: &[u8]) {
 
 /// Writes a line unless there were already [`LIMIT`] in this second for the same `site` and `key`; for the macros.
 ///
-/// The first line after a pause is preceded by one that says how many were left out.
+/// The first line after a pause is preceded by one that says how many were left out, and what the first of them was.
 pub fn write_limited(level: u8, source: &str, site: &'static str, key: impl Hash, text: fmt::Arguments<'_>) {
     let mut logger = logger();
-    match logger.limiter.check(HASHER.hash_one((site, key)), site, LIMIT, Instant::now()) {
+    match logger.limiter.check(HASHER.hash_one((site, key)), LIMIT, Instant::now(), || cut(text)) {
         Verdict::Drop => OWES.store(true, Ordering::Relaxed),
         Verdict::Write { suppressed } => {
-            if suppressed > 0 {
-                say_suppressed(&mut logger, site, suppressed);
+            if let Some(suppressed) = suppressed {
+                say_suppressed(&mut logger, &suppressed);
             }
             logger.put(level, short(source), text);
         }
@@ -175,9 +177,19 @@ pub fn finish() {
     }
 }
 
-fn say_suppressed(logger: &mut Logger, site: &str, suppressed: u64) {
-    let site = site.rsplit('/').next().unwrap_or(site);
-    logger.put(0, "log", format_args!("suppressed {suppressed} lines from {site}"));
+fn say_suppressed(logger: &mut Logger, suppressed: &Suppressed) {
+    let Suppressed { lines, first } = suppressed;
+    logger.put(0, "log", format_args!("suppressed {lines} lines like '{first}'"));
+}
+
+/// As much of a line's text as shows what kind of line it is.
+fn cut(text: fmt::Arguments<'_>) -> String {
+    let mut text = text.to_string();
+    if text.len() > SAMPLE {
+        text.truncate(text.floor_char_boundary(SAMPLE));
+        text.push_str("...");
+    }
+    text
 }
 
 fn short(source: &str) -> &str {

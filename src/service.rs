@@ -344,9 +344,12 @@ pub fn check_config(paths: &Files) -> ExitCode {
     };
     match files::read(&paths.addr) {
         Ok(Some(bytes)) => {
-            let (_, findings) = addrfile::parse(&bytes, &paths.addr.display().to_string(), allow_ip);
+            let file = paths.addr.display().to_string();
+            let (entries, findings) = addrfile::parse(&bytes, &file, allow_ip);
             problems += findings.len();
             findings.iter().for_each(|f| say(f.to_string()));
+            // a hint only: a device may come later, and these may be the files of another host
+            addrfile::absent(&entries, &crate::device::present_ports(), &file).into_iter().for_each(&mut say);
         }
         Ok(None) => {}
         Err(e) => {

@@ -1,6 +1,6 @@
 //! SIGHUP: what of changed files takes effect in a service that runs, and what has to wait for its next start.
 
-use super::{Service, addr_entries, because, config, local_name, log_options};
+use super::{Service, addr_entries, because, config, local_name};
 use crate::addrfile::AddrEntry;
 use crate::evloop::Depths;
 use crate::log;
@@ -69,8 +69,8 @@ impl Service {
         self.daemon.set_depths(Depths { recv: options.recv_depth as usize, send: have });
         self.daemon.configure(config(&options));
         self.daemon.preload_again(Source::new(&options));
+        log_changes(&self.options, &options);
         self.options = options;
-        log_options(&self.options);
     }
 
     /// A port has come, or has become active: names that are made from the host's are for the ports that there are.
@@ -89,6 +89,10 @@ impl Service {
         let allow_ip = self.options.support_ips_in_addr_cfg;
         if let Some(entries) = addr_entries(&self.files.addr, allow_ip)? {
             (self.from_host, self.named) = (false, None);
+            let ports = crate::device::ib_ports(self.daemon.devices());
+            for hint in crate::addrfile::absent(&entries, &ports, &self.files.addr.display().to_string()) {
+                log!(0, "{hint}");
+            }
             return Ok(entries);
         }
         if !std::mem::replace(&mut self.from_host, true) {
@@ -110,6 +114,23 @@ fn reopen_log() {
     if let Err(e) = log::reopen() {
         log!(0, "the log stays where it is: {e}");
     }
+}
+
+/// Says which options have changed; where none of them is in the log yet, because of its level, what the others are too.
+fn log_changes(old: &Options, new: &Options) {
+    let unsaid = old.log_level == 0;
+    let (old, new) = (old.render(), new.render());
+    for line in &new {
+        match old.contains(line) {
+            false => log!(1, "changed: {line}"),
+            true if unsaid => log!(1, "{line}"),
+            true => {}
+        }
+    }
+    // of an option with several lines some may just be gone
+    let name = |line: &String| line.split(' ').next().unwrap_or_default().to_owned();
+    let gone = old.iter().filter(|line| !new.contains(line));
+    gone.filter(|line| !new.iter().any(|n| name(n) == name(line))).for_each(|line| log!(1, "no longer: {line}"));
 }
 
 /// An option as it stands in a file: one line, or several for some.

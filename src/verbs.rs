@@ -68,6 +68,34 @@ pub const EVENT_CLIENT_REREGISTER: u32 = ffi::IBV_EVENT_CLIENT_REREGISTER;
 /// A port's table of GIDs changed.
 pub const EVENT_GID_CHANGE: u32 = ffi::IBV_EVENT_GID_CHANGE;
 
+/// What a kind of event is called in libibverbs, without its prefix.
+pub fn event_name(kind: u32) -> std::borrow::Cow<'static, str> {
+    // in the order of the numbers
+    const NAMES: [&str; 20] = [
+        "CQ_ERR",
+        "QP_FATAL",
+        "QP_REQ_ERR",
+        "QP_ACCESS_ERR",
+        "COMM_EST",
+        "SQ_DRAINED",
+        "PATH_MIG",
+        "PATH_MIG_ERR",
+        "DEVICE_FATAL",
+        "PORT_ACTIVE",
+        "PORT_ERR",
+        "LID_CHANGE",
+        "PKEY_CHANGE",
+        "SM_CHANGE",
+        "SRQ_ERR",
+        "SRQ_LIMIT_REACHED",
+        "QP_LAST_WQE_REACHED",
+        "CLIENT_REREGISTER",
+        "GID_CHANGE",
+        "WQ_FATAL",
+    ];
+    NAMES.get(kind as usize).map_or_else(|| format!("number {kind}").into(), |name| (*name).into())
+}
+
 /// The list that `ibv_get_device_list` made; its devices live as long as it.
 struct DeviceList(NonNull<*mut ffi::ibv_device>);
 

@@ -1,11 +1,18 @@
 //! What `ib_acme` says on standard error where something has failed: it is true, and says what to do.
 
+#[path = "util/acme_checked.rs"]
+mod checked;
+#[path = "util/acme_mock.rs"]
+mod mock;
 #[path = "util/acme_run.rs"]
 mod run;
 mod util;
 
 use std::fs;
 
+use checked::check;
+use ibacm_wire::client::Status;
+use mock::Mock;
 use run::{Ran, Tool};
 use util::{Lab, PATIENCE, Program, Shared, wait_for};
 
@@ -124,6 +131,51 @@ fn a_path_that_is_out_of_date_is_told() {
     for part in ["is not the subnet's any more", "systemctl restart ibacm", "ib_acme check"] {
         assert!(told.stderr.contains(part), "{told:?}");
     }
+}
+
+#[test]
+fn a_path_of_the_group_of_both_hosts_is_not_out_of_date() {
+    let lab = enter();
+    let slow = format!("{OPTIONS}route_prot acm\nmin_rate 2.5\nmin_mtu 1024\nmulticast_groups 1\n");
+    let _daemons = [lab.ours("H2", &slow), lab.ours(HOST, &slow)];
+    for line in ["-d 10.77.0.2 -v", "-f i -d 10.77.0.[1-2] -v", "-d 10.77.0.2 --json -v"] {
+        let ran = Tool::Ours.words(&lab, HOST, line);
+        assert_eq!(ran.code(), 0, "{line}: {ran:?}");
+        let confirmed = ["SA verification: success", "\"verified\": true"].iter().any(|w| ran.stdout.contains(w));
+        assert!(confirmed && !ran.stdout.contains("failed"), "{line}: {ran:?}");
+        for part in [
+            "MTU 1024 cached, 2048 by the SA",
+            "rate 2.5 Gb/s cached, 10 Gb/s by the SA",
+            "multicast_groups",
+            "min_rate",
+        ] {
+            assert!(ran.stderr.contains(part), "{line}: {part} in {ran:?}");
+        }
+        assert!(!ran.stderr.contains("restart"), "{line}: {ran:?}");
+    }
+    // The check has the same opinion.
+    let all = check(&lab, HOST, &["-d", "10.77.0.2"]);
+    assert_eq!((all.status, all.of("failed"), all.of("warning")), (Some(0), vec![], vec![]), "{}", all.text);
+    let line = all.text.lines().find(|l| l.starts_with("ok       path 10.77.0.2: ")).expect("it is compared");
+    assert!(line.contains("rate 2.5 Gb/s cached, 10 Gb/s by the SA") && line.contains("multicast_groups"), "{line}");
+}
+
+#[test]
+fn a_group_that_promises_more_than_the_path_has_is_told() {
+    let mock = Mock::new(|r, s| match r.is_verification() {
+        // At exactly that rate there is no path, but a slower one.
+        true if r.path().rate() != 0 => mock::send(s, &r.reply(Status::Enodata as u8, [0; 3], &[])),
+        true => mock::send(s, &r.reply(0, [0; 3], &mock::path_at(4, 0x83))),
+        false => mock::send(s, &r.reply(0, [0; 3], &mock::path_at(4, 0x90))),
+    });
+    let ask = |tool: Tool| run::finish(tool.here().args(["-S", &mock.name(), "-f", "i", "-d", "10.77.0.2", "-v"]));
+    let (ours, stock) = (ask(Tool::Ours), ask(Tool::Stock));
+    assert_eq!((&ours.stdout, ours.code()), (&stock.stdout, stock.code()));
+    assert!(ours.stdout.contains("SA verification: failed No data available"), "{ours:?}");
+    for part in ["more speed than the SA has for this path: rate 100 Gb/s cached, 10 Gb/s by the SA", "route_prot sa"] {
+        assert!(ours.stderr.contains(part), "{ours:?}");
+    }
+    assert!(!ours.stderr.contains("stale") && !ours.stderr.contains("any more"), "{ours:?}");
 }
 
 #[test]

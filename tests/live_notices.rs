@@ -1,7 +1,11 @@
 //! What the subnet administrator tells while the service runs: on a real subnet, with a real subnet manager.
 
+#[path = "util/acme_checked.rs"]
+mod checked;
 #[path = "util/rob.rs"]
 mod rob;
+#[path = "util/acme_run.rs"]
+mod run;
 #[allow(unused_imports, reason = "each test program uses a part of it")]
 mod util;
 
@@ -9,8 +13,10 @@ use std::io::{BufRead as _, BufReader};
 use std::process::{Child, Stdio};
 use std::time::{Duration, Instant};
 
+use checked::check;
 use ibacm_wire::client::Entry;
 use rob::{enter, hex, until};
+use run::Tool;
 use util::client::{between, to_gid, to_lid};
 use util::{Client, Daemon, Lab, PATIENCE, Shared, compile, wait_for};
 
@@ -178,6 +184,38 @@ fn where_the_administrator_refuses_the_service_works_as_before_and_says_so() {
     std::thread::sleep(Duration::from_secs(2));
     assert_eq!(lab.stat("sa.H1.InformInfo.Set").unwrap(), 1, "it does not insist");
     assert_eq!(daemon.said().matches("nobody tells").count(), 1, "{}", daemon.said());
+}
+
+#[test]
+fn whether_somebody_tells_is_counted_and_checked() {
+    let lab = enter(&LAB);
+    let column = || {
+        let ran = Tool::Ours.words(&lab, "H1", "-P col --all-counters");
+        ran.stdout.lines().find_map(|l| l.strip_prefix("Notices Subscribed : ").map(str::to_owned))
+    };
+    let finding = || {
+        let checked = check(&lab, "H1", &[]);
+        assert_eq!(checked.status, Some(0), "it is healthy either way: {}", checked.text);
+        let line = checked.text.lines().find(|l| l.starts_with("ok       notices mlx5_0/1: "));
+        line.unwrap_or_else(|| panic!("{}", checked.text)).to_owned()
+    };
+    let daemon = hearing(&lab, "");
+    let counted = wait_for(PATIENCE, || (column().as_deref() == Some("1")).then_some(()));
+    assert!(counted.is_some(), "{:?}", column());
+    assert!(finding().contains(": subscribed to the SA's notices"), "{}", finding());
+    let json = Tool::Ours.words(&lab, "H1", "-P 1 --json").stdout;
+    assert!(json.contains("\"notices_subscribed\": 1"), "{json}");
+    drop(daemon);
+    lab.inject("sa status host=H1 attr=0x03 status=0x0700").unwrap();
+    let daemon = lab.ours("H1", "");
+    let said = wait_for(PATIENCE, || daemon.said().contains("InformInfo").then_some(()));
+    assert!(said.is_some(), "{}", daemon.said());
+    assert_eq!(column().as_deref(), Some("0"));
+    assert!(finding().contains("not subscribed to the SA's notices"), "{}", finding());
+    drop(daemon);
+    let _other = lab.stock("H1", "");
+    assert!(!check(&lab, "H1", &[]).text.contains("notices"), "the other service cannot say");
+    assert_eq!(column(), None);
 }
 
 #[test]

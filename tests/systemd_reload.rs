@@ -87,7 +87,8 @@ fn the_log_is_opened_again_and_levels_change() {
     lab.write("H1", OPTIONS, "log_level 1\nbogus 5\n");
     reload(&service, &mut notify);
     let new = fs::read_to_string(&log).unwrap();
-    assert!(new.contains("the files were read again") && new.contains("timeout 2000"), "{new}");
+    assert!(new.contains("the files were read again") && new.contains(": timeout 2000"), "{new}");
+    assert!(new.contains("changed: log_level 1") && !new.contains("changed: timeout"), "{new}");
     assert!(new.contains("/etc/rdma/ibacm_opts.cfg:2: warning: unknown option 'bogus'"), "{new}");
     assert_eq!(fs::read_to_string(&old).unwrap(), before, "the old one is left alone");
     // To another file, and to one that cannot be: the log stays where it was.

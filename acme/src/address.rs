@@ -1,6 +1,6 @@
 //! Destinations and sources: what they look like, and what they are asked for as.
 
-use std::net::{IpAddr, Ipv6Addr};
+use std::net::{IpAddr, Ipv6Addr, SocketAddr};
 use std::time::Duration;
 
 use ibacm_wire::path::REVERSIBLE;
@@ -9,6 +9,7 @@ use libibacm::{Address, Request, look_up};
 
 use crate::cli::Format;
 use crate::expand::leading_number;
+use crate::scope::Scoped;
 
 /// A destination as it will be asked for.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -17,12 +18,28 @@ pub struct Destination {
     pub text: String,
     /// Never [`Format::Unspecified`].
     pub format: Format,
+    /// The interface of this host that a link-local address holds on, where that is said.
+    pub scope: Option<String>,
+}
+
+impl Destination {
+    /// The address with its interface, if it is one.
+    pub fn scoped(&self) -> Option<Scoped<'_>> {
+        let ip = self.text.parse().ok().filter(|_| self.format == Format::Ip)?;
+        Some(Scoped { ip, interface: self.scope.as_deref() })
+    }
 }
 
 /// Finds what an argument is: an IP address, a name that the system has an address for, or a LID. A name whose look-up
 /// takes longer than `limit` has none.
 pub fn identify(argument: &str, format: Format, limit: Duration) -> Destination {
-    let as_it_is = |format| Destination { text: argument.to_owned(), format };
+    let as_it_is = |format| Destination { text: argument.to_owned(), format, scope: None };
+    let ip = |text: String, scope| Destination { text, format: Format::Ip, scope };
+    if matches!(format, Format::Unspecified | Format::Ip)
+        && let Some(Scoped { ip: address, interface: Some(scope) }) = Scoped::parse(argument)
+    {
+        return ip(ip_text(address), Some(scope.to_owned()));
+    }
     if format != Format::Unspecified {
         return as_it_is(format);
     }
@@ -30,8 +47,16 @@ pub fn identify(argument: &str, format: Format, limit: Duration) -> Destination 
         return as_it_is(Format::Ip);
     }
     match look_up(argument, 0, limit).ok().and_then(|found| found.into_iter().next()) {
-        Some(address) => Destination { text: ip_text(address.ip()), format: Format::Ip },
+        Some(address) => ip(ip_text(address.ip()), number_of_scope(&address)),
         None => as_it_is(Format::Lid),
+    }
+}
+
+/// The number of the interface that a link-local address of the system's resolver is on.
+fn number_of_scope(address: &SocketAddr) -> Option<String> {
+    match address {
+        SocketAddr::V6(v6) if v6.scope_id() != 0 => Some(v6.scope_id().to_string()),
+        _ => None,
     }
 }
 
@@ -123,6 +148,12 @@ mod tests {
         assert_eq!(is("no.such.name.invalid"), Format::Lid);
         assert_eq!(identify("5", Format::Unspecified, LIMIT).text, "0.0.0.5", "as the resolver reads it");
         assert_eq!(identify("10.0.0.1", Format::Name, LIMIT).format, Format::Name);
+        for format in [Format::Unspecified, Format::Ip] {
+            let scoped = identify("fe80::1%ib0", format, LIMIT);
+            assert_eq!((scoped.text.as_str(), scoped.format), ("fe80::1", Format::Ip));
+            assert_eq!(scoped.scope.as_deref(), Some("ib0"));
+        }
+        assert_eq!(identify("fe80::1%ib0", Format::Name, LIMIT).scope, None, "a name may be called so");
     }
 
     #[test]

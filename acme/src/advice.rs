@@ -165,8 +165,9 @@ pub fn unconfirmed(destination: &Destination, e: &Error) -> Option<String> {
     Some(match e.status()? {
         Status::Etimedout => "the subnet administrator does not answer: ib_acme check tells why".to_owned(),
         Status::Enodata | Status::Edestaddr | Status::Einval => format!(
-            "the service's path to {} is not the subnet's any more: systemctl restart ibacm makes it forget what it has \
-             found, and ib_acme check -d shows where they differ",
+            "the service's path to {} is not the subnet's any more: ask again in a moment, as a port that moves says so \
+             itself; if it stays so, ib_acme check -d shows where they differ, and systemctl restart ibacm makes the \
+             service forget what it has found",
             destination.text
         ),
         _ => return None,
@@ -177,9 +178,13 @@ pub fn unconfirmed(destination: &Destination, e: &Error) -> Option<String> {
 mod tests {
     use super::*;
 
+    fn destination(text: &str, format: Format) -> Destination {
+        Destination { text: text.to_owned(), format, scope: None }
+    }
+
     #[test]
     fn what_is_no_lid_is_said() {
-        let read = |text: &str, source| misread(&Destination { text: text.to_owned(), format: Format::Lid }, source);
+        let read = |text: &str, source| misread(&destination(text, Format::Lid), source);
         for text in ["1", "007", "65535", "0", "+5"] {
             assert_eq!(read(text, Some("3")), None, "{text}");
         }
@@ -188,6 +193,6 @@ mod tests {
             read("5x", Some("y")).as_deref(),
             Some("'5x' is no LID, and is read as 5; 'y' is no LID, and is read as 0")
         );
-        assert_eq!(misread(&Destination { text: "x".to_owned(), format: Format::Name }, Some("y")), None);
+        assert_eq!(misread(&destination("x", Format::Name), Some("y")), None);
     }
 }

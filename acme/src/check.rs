@@ -7,7 +7,7 @@ mod arguments;
 mod ask;
 mod destination;
 mod fabric;
-mod facts;
+pub(crate) mod facts;
 mod host;
 mod paths;
 mod report;
@@ -21,7 +21,7 @@ use std::time::{Duration, Instant};
 use ibacm::options::{self, Options};
 use ibacm::{dirs, rates};
 use ibacm_wire::datagram::group_gid;
-use libibacm::{ACME_PORT_FILE, Client, Endpoint, Error, Path, Reply, Request, Status, Violation};
+use libibacm::{ACME_PORT_FILE, Address, Client, Endpoint, Error, Path, Reply, Request, Scope, Status, Violation};
 
 use arguments::{Arguments, Command};
 use ask::{Line, Question};
@@ -32,6 +32,8 @@ use report::{Finding, Level, Report};
 use crate::fault::Fault;
 use crate::out::Out;
 use crate::say;
+use crate::scope::Link;
+use crate::verdict;
 
 /// The exit status for a command line that is not understood (`EX_USAGE`).
 const USAGE: u8 = 64;
@@ -72,7 +74,9 @@ fn check(arguments: &Arguments) -> Level {
         report.add_all(service::endpoints(&endpoints, &ports, &interfaces));
         if ports.iter().any(Port::is_usable) {
             look_for_members(&mut report, &mut lines.answering, &endpoints, &options, arguments);
-            let paths = resolve(&mut report, &client, &endpoints, &ports, &lines, arguments);
+            look_for_notices(&mut report, &client, &endpoints, &ports);
+            let host = Host { endpoints: &endpoints, ports: &ports, interfaces: &interfaces };
+            let paths = resolve(&mut report, &client, &host, &lines, arguments);
             compare(&mut report, &client, &paths, &ports, &lines);
         }
     }
@@ -223,10 +227,31 @@ fn look_for_members(
     report.add_all(groups.iter().zip(&results).map(|(group, result)| fabric::member(group, result)));
 }
 
+/// Whether the subnet administrator tells the service what changes, of each port; a service that does not know it says
+/// nothing.
+fn look_for_notices(report: &mut Report, client: &Client, endpoints: &[Endpoint], ports: &[Port]) {
+    let mut seen = Vec::new();
+    for (endpoint, number) in endpoints.iter().zip(1..=u8::MAX) {
+        let Some(port) = service::port_of(endpoint, ports).map(Port::name).filter(|name| !seen.contains(name)) else {
+            continue;
+        };
+        let subscribed = client.counters(Scope::Endpoint(number)).ok().and_then(|c| c.notices_subscribed);
+        report.add_all(subscribed.map(|n| service::notices(&port, n > 0)));
+        seen.push(port);
+    }
+}
+
 /// An own or a peer's address, and what is asked for it.
 enum Target<'a> {
     Own(Option<&'a Port>),
-    Peer(Destination),
+    Peer(Destination, Option<Link>),
+}
+
+/// What this host and its service have.
+struct Host<'a> {
+    endpoints: &'a [Endpoint],
+    ports: &'a [Port],
+    interfaces: &'a [Interface],
 }
 
 /// Asks the service for the paths to this host itself and to the peers, all at once: those that were found, with what
@@ -234,11 +259,11 @@ enum Target<'a> {
 fn resolve(
     report: &mut Report,
     client: &Client,
-    endpoints: &[Endpoint],
-    ports: &[Port],
+    host: &Host<'_>,
     lines: &Lines,
     arguments: &Arguments,
 ) -> Vec<(String, Path)> {
+    let Host { endpoints, ports, interfaces } = *host;
     let mut targets = Vec::new();
     for endpoint in endpoints {
         let Some(first) = endpoint.addresses.first() else { continue };
@@ -251,9 +276,20 @@ fn resolve(
         ));
     }
     for text in &arguments.destinations {
-        let destination = destination::identify(text, ports);
-        let request = destination.request(ports, endpoints);
-        targets.push((text.clone(), Target::Peer(destination), request));
+        match destination::on_link(text, interfaces) {
+            Some(Ok((ip, link))) => {
+                let (source, destination) = (Some(Address::Ip(link.source)), Address::Ip(ip));
+                let request = Request::Resolve { source, destination: destination.clone(), cached_only: false };
+                let destination = Destination::Address(destination);
+                targets.push((text.clone(), Target::Peer(destination, Some(link)), request));
+            }
+            Some(Err(fault)) => report.add(Finding::failed("peer", text, fault.text, fault.advice)),
+            None => {
+                let destination = destination::identify(text, ports);
+                let request = destination.request(ports, endpoints);
+                targets.push((text.clone(), Target::Peer(destination, None), request));
+            }
+        }
     }
     let mut found = Vec::new();
     client.many(targets.iter().map(|(_, _, request)| request.clone()), |i, result| {
@@ -261,7 +297,12 @@ fn resolve(
         let result = result.and_then(path);
         report.add(match target {
             Target::Own(port) => paths::own(subject, *port, &result, !lines.silent),
-            Target::Peer(d) => paths::peer(subject, d, &result, !lines.silent, arguments.limit),
+            Target::Peer(_, Some(link)) if result.as_ref().is_ok_and(|path| !link.has(&path.record)) => {
+                let fault = result.as_ref().map(|path| link.missed(&path.record));
+                report.add_all(fault.ok().map(|f| Finding::failed("peer", subject, f.text, f.advice)));
+                return;
+            }
+            Target::Peer(d, _) => paths::peer(subject, d, &result, !lines.silent, arguments.limit),
         });
         found.extend(result.ok().map(|path| (subject.clone(), path)));
     });
@@ -284,7 +325,7 @@ fn compare(report: &mut Report, client: &Client, paths: &[(String, Path)], ports
     // Limited members, who have no path to each other nor to themselves, have been found already.
     let is_limited = |p: &Port, path: &Path| !p.is_full_member() || p.is_limited_in(path.record.pkey());
     let compared: Vec<_> = paths.iter().filter(|(_, path)| !port(path).is_some_and(|p| is_limited(p, path))).collect();
-    client.many(compared.iter().map(|(_, path)| paths::question(&path.record)), |i, result| {
+    client.many(compared.iter().map(|(_, path)| verdict::question(&path.record)), |i, result| {
         let Some((subject, cached)) = compared.get(i) else { return };
         let lmc = port(cached).map_or(0, |p| p.lmc);
         report.add(paths::agreement(subject, &cached.record, &result.and_then(path), lmc));

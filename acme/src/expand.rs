@@ -58,6 +58,14 @@ pub fn expand(text: &str) -> Result<Vec<String>, Unusable> {
     if items.is_empty() { Err(Unusable::Empty) } else { Ok(items) }
 }
 
+/// The same, but an interface behind the list is one of each item: `fe80::[1-3]%ib0`.
+pub fn expand_addresses(text: &str) -> Result<Vec<String>, Unusable> {
+    let scoped = text.rsplit_once(']').filter(|(list, scope)| scope.starts_with('%') && list.contains(':'));
+    let Some((list, scope)) = scoped else { return expand(text) };
+    let items = expand(&format!("{list}]"))?;
+    Ok(items.into_iter().map(|item| item + scope).collect())
+}
+
 /// As much of an item as is used. Text without brackets is no list, and is used as it is.
 fn cut(text: &str) -> &str {
     // Whole characters alone are text.
@@ -99,6 +107,11 @@ mod tests {
         assert_eq!(shown("10.0.0.[1,2]x"), "10.0.0.1 10.0.0.2");
         assert_eq!(shown("x[a]"), "x0");
         assert_eq!(shown("x["), "x");
+        let scoped = |text: &str| expand_addresses(text).expect("a list").join(" ");
+        assert_eq!(scoped("fe80::[1-2]%ib0"), "fe80::1%ib0 fe80::2%ib0");
+        assert_eq!(scoped("fe80::1%ib[0-1]"), "fe80::1%ib0 fe80::1%ib1");
+        assert_eq!(scoped("node[1-2]%ib0"), "node1 node2", "no address has it");
+        assert_eq!(scoped("fe80::[1-2]x"), "fe80::1 fe80::2");
         assert_eq!(shown("x[]"), "x");
         assert_eq!(shown("x[]5]"), "x5");
         assert_eq!(shown("x[,,5,]"), "x5");

@@ -25,8 +25,10 @@ pub mod progress;
 pub mod query;
 pub mod resolve;
 pub mod run;
+pub mod scope;
 pub mod service;
 pub mod usage;
+pub mod verdict;
 
 use std::ffi::OsString;
 use std::io::Write;

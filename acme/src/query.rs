@@ -11,6 +11,7 @@ use crate::fault::{Fault, Outcome};
 use crate::json::Json;
 use crate::out::Out;
 use crate::say;
+use crate::scope::Interfaces;
 
 /// The counters by the names that are printed and by those in documents, in the service's order.
 fn named(c: &Counters) -> [(&'static str, &'static str, u64); 7] {
@@ -26,11 +27,12 @@ fn named(c: &Counters) -> [(&'static str, &'static str, u64); 7] {
 }
 
 /// Those that not every service has, likewise.
-fn more(c: &Counters) -> [(&'static str, &'static str, Option<u64>); 3] {
+fn more(c: &Counters) -> [(&'static str, &'static str, Option<u64>); 4] {
     [
         ("Addr Neighbour", "addr_neighbour", c.addr_neighbour),
         ("Addr Link Local", "addr_link_local", c.addr_link_local),
         ("Addr Preload", "addr_preload", c.addr_preload),
+        ("Notices Subscribed", "notices_subscribed", c.notices_subscribed),
     ]
 }
 
@@ -161,6 +163,9 @@ fn source_address(out: &mut Out, options: &Options) -> Result<Address, Fault> {
     match source.format {
         Format::Ip => {
             verbose(out, "query_perf_ip");
+            if let Some(own) = source.scoped().filter(|own| own.interface.is_some()) {
+                return Interfaces::default().link_of(own).map(|link| Address::Ip(link.source));
+            }
             let parsed: Result<IpAddr, _> = text.parse();
             parsed.map(Address::Ip).map_err(|_| {
                 say!(out, "inet_pton error on src address ({text}): 0x0");

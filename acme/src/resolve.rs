@@ -1,13 +1,13 @@
 //! `-d`: paths, from each source to each destination.
 
 use ibacm_wire::PathRecord;
-use libibacm::{Address, Client, Error, Path, Reply, Request};
+use libibacm::{Address, Client, Error, Path, Reply, Request, Status};
 
 use crate::address::{self, Destination, ip_text};
 use crate::advice;
 use crate::cli::{Format, Options};
 use crate::document::Answers;
-use crate::expand::expand;
+use crate::expand::{expand, expand_addresses};
 use crate::fault::{Fault, Outcome};
 use crate::json::Json;
 use crate::measure::{self, Report};
@@ -15,11 +15,15 @@ use crate::out::Out;
 use crate::path;
 use crate::progress::Progress;
 use crate::say;
+use crate::scope::{Interfaces, Link, Scoped};
+use crate::verdict::{self, Verdict};
 
 /// One line of questions and what came of it.
 struct Lookup {
     destination: Destination,
     source: Option<String>,
+    /// The interface of this host that it is about.
+    link: Option<Link>,
     /// The path, and the source that the service has chosen where none was given.
     result: Result<Path, Fault>,
     verification: Option<Result<PathRecord, Fault>>,
@@ -29,7 +33,11 @@ struct Lookup {
 /// Asks for every path, prints what comes, and adds it to `answers`.
 pub fn resolve(out: &mut Out, name: &str, client: &Client, options: &Options, answers: &mut Answers) -> Outcome {
     let argument = options.destination.as_deref().unwrap_or_default();
-    let list = |argument: &str| expand(argument).map_err(|e| (argument.to_owned(), e));
+    let of_addresses = matches!(options.format, Format::Ip | Format::Unspecified);
+    let list = |argument: &str| {
+        let items = if of_addresses { expand_addresses(argument) } else { expand(argument) };
+        items.map_err(|e| (argument.to_owned(), e))
+    };
     let destinations = list(argument);
     let sources = options.source.as_deref().map(list).transpose();
     let (destinations, sources) = match (destinations, sources) {
@@ -47,6 +55,7 @@ pub fn resolve(out: &mut Out, name: &str, client: &Client, options: &Options, an
     let mut progress = Progress::new(out, destinations.len());
     let mut outcome = Outcome::GOOD;
     let mut lookups = Vec::new();
+    let interfaces = Interfaces::default();
     for (i, argument) in destinations.iter().enumerate() {
         progress.at(i, argument);
         // A name may have to be looked up.
@@ -54,7 +63,7 @@ pub fn resolve(out: &mut Out, name: &str, client: &Client, options: &Options, an
         let destination = address::identify(argument, options.format, options.limit);
         let sources = sources.as_ref().map_or(vec![None], |s| s.iter().map(|s| Some(s.as_str())).collect());
         for source in sources {
-            let lookup = look_up(out, &mut progress, client, options, &destination, source);
+            let lookup = look_up(out, &mut progress, client, options, &interfaces, &destination, source);
             let good = lookup.result.is_ok() && !matches!(lookup.verification, Some(Err(_)));
             if !good {
                 outcome = Outcome::FAILED;
@@ -75,6 +84,7 @@ fn look_up(
     progress: &mut Progress,
     client: &Client,
     options: &Options,
+    interfaces: &Interfaces,
     destination: &Destination,
     source: Option<&str>,
 ) -> Lookup {
@@ -87,13 +97,13 @@ fn look_up(
     let mut lookup = Lookup {
         destination: destination.clone(),
         source: source.map(str::to_owned),
+        link: None,
         result: Err(Fault::local(libc::EINVAL, "nothing was asked", "give -C a number above 0")),
         verification: None,
         report: None,
     };
-    match address::request(destination, source, options.cached_only) {
-        Err(unfit) => {
-            let (line, fault) = advice::unfit(unfit, destination, source, options);
+    match request(interfaces, destination, source, options, &mut lookup.link) {
+        Err((line, fault)) => {
             // It cannot become better, but scripts may count.
             let count = if options.json { 0 } else { options.repetitions };
             (0..count).for_each(|_| say!(out, "{line}"));
@@ -103,6 +113,10 @@ fn look_up(
         Ok(request) if options.repetitions > 0 => {
             if let Some(note) = advice::misread(destination, source) {
                 out.advise(format_args!("{note}"));
+            }
+            if let Some(Link { interface, source: own, instead_of: Some(meant), .. }) = &lookup.link {
+                let [own, meant] = [own, meant].map(|ip| ip_text(*ip));
+                out.advise(format_args!("{meant} is not only on {interface}: asked from its {own}"));
             }
             ask(out, client, options, &request, &mut lookup);
         }
@@ -123,19 +137,50 @@ fn look_up(
     lookup
 }
 
+/// The request, and the link that it names; or the line that scripts may know, and the failure.
+fn request(
+    interfaces: &Interfaces,
+    destination: &Destination,
+    source: Option<&str>,
+    options: &Options,
+    link: &mut Option<Link>,
+) -> Result<Request, (String, Fault)> {
+    let from = source.and_then(Scoped::parse).filter(|_| destination.format == Format::Ip);
+    let plain = from.filter(|s| s.interface.is_some()).map(|s| ip_text(s.ip));
+    let request = address::request(destination, plain.as_deref().or(source), options.cached_only)
+        .map_err(|unfit| advice::unfit(unfit, destination, source, options))?;
+    let Some(to) = destination.scoped() else { return Ok(request) };
+    *link = interfaces
+        .link(to, from)
+        .map_err(|fault| (format!("ib_acm_resolve_ip failed: {}", fault.strerror()), fault))?;
+    Ok(match link {
+        Some(link) => Request::Resolve {
+            source: Some(Address::Ip(link.source)),
+            destination: Address::Ip(to.ip),
+            cached_only: options.cached_only,
+        },
+        None => request,
+    })
+}
+
 /// Asks as often as is wanted; the last answer counts.
 fn ask(out: &mut Out, client: &Client, options: &Options, request: &Request, lookup: &mut Lookup) {
     let repetitions = options.repetitions;
     // Scripts that repeat look-ups get what they always got.
     if options.stats || (repetitions > 1 && (options.json || out.is_terminal())) {
         let (last, report) = measure::measure(out, client, options, request);
-        lookup.result = last.and_then(Reply::into_path).map_err(|e| failed(out, client, options, lookup, &e, true));
+        lookup.result = match last.and_then(Reply::into_path) {
+            Ok(path) => lookup.on_link(out, path),
+            Err(e) => Err(failed(out, client, options, lookup, &e, true)),
+        };
         lookup.report = Some(report);
         return;
     }
     for i in 0..repetitions {
-        lookup.result = match client.ask(request.clone()).and_then(Reply::into_path) {
-            Ok(path) => {
+        let answer = client.ask(request.clone()).and_then(Reply::into_path).map(|path| lookup.on_link(out, path));
+        lookup.result = match answer {
+            Ok(Err(fault)) => Err(fault),
+            Ok(Ok(path)) => {
                 if let Some(source) = path.source.as_ref().filter(|_| repetitions == 1) {
                     out.write_fmt(format_args!("Source: "));
                     match source {
@@ -161,7 +206,11 @@ fn failed(out: &mut Out, client: &Client, options: &Options, lookup: &Lookup, e:
     let mut fault = Fault::of(e);
     say!(out, "{call} failed: {}", fault.strerror());
     if first {
-        if let Some(advice) = advice::refused(client, &lookup.destination, lookup.source.as_deref(), options, e) {
+        let unserved = lookup.link.as_ref().filter(|_| e.status() == Some(Status::Esrcaddr)).map(Link::unserved);
+        if let Some(advice) = unserved {
+            fault = fault.advising(advice);
+        } else if let Some(advice) = advice::refused(client, &lookup.destination, lookup.source.as_deref(), options, e)
+        {
             fault = fault.advising(advice);
         }
         out.advise(format_args!("{}: {}: {}", lookup.destination.text, fault.text, fault.advice));
@@ -178,8 +227,24 @@ fn verify(out: &mut Out, client: &Client, destination: &Destination, record: &Pa
         }
         Err(e) => {
             let mut fault = Fault::of(&e);
-            if let Some(advice) = advice::unconfirmed(destination, &e) {
-                fault = fault.advising(advice);
+            // The question was for exactly this speed, and a path that is made from a group seldom has the SA's.
+            let refused = !matches!(e.status(), None | Some(Status::Etimedout));
+            let again = refused.then(|| client.ask(verdict::question_at_any_speed(record)).and_then(Reply::into_path));
+            match (again.as_ref().map(|result| verdict::judge(record, result, 0)), again) {
+                (Some(verdict @ (Verdict::Same | Verdict::Less(_))), Some(Ok(path))) => {
+                    say!(out, "SA verification: success");
+                    out.advise(format_args!("{}", verdict.found()));
+                    return Ok(path.record);
+                }
+                (Some(verdict @ Verdict::More(_)), _) => {
+                    fault.text = verdict.found();
+                    fault.advice = verdict.remedy().unwrap_or_default().to_owned();
+                }
+                _ => {
+                    if let Some(advice) = advice::unconfirmed(destination, &e) {
+                        fault = fault.advising(advice);
+                    }
+                }
             }
             say!(out, "SA verification: failed {}", fault.strerror());
             out.advise(format_args!("the path is not confirmed: {}: {}", fault.text, fault.advice));
@@ -196,6 +261,19 @@ fn address_text(address: &Address) -> String {
 }
 
 impl Lookup {
+    /// A path, if it begins where it was to begin.
+    fn on_link(&self, out: &mut Out, mut path: Path) -> Result<Path, Fault> {
+        let Some(link) = &self.link else { return Ok(path) };
+        if link.has(&path.record) {
+            path.source = self.source.is_none().then_some(Address::Ip(link.source));
+            return Ok(path);
+        }
+        let fault = link.missed(&path.record);
+        say!(out, "ib_acm_resolve_ip failed: {}", fault.strerror());
+        out.explain(&fault);
+        Err(fault)
+    }
+
     fn json(&self, argument: &str, verify: bool) -> Json {
         let format = match self.destination.format {
             Format::Ip | Format::Unspecified => "ip",

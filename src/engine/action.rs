@@ -245,6 +245,8 @@ pub enum Action {
     Log {
         /// 0 to 2.
         level: u8,
+        /// Strangers or clients can cause it as often as they like.
+        limited: bool,
         /// The line.
         text: String,
     },

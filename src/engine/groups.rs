@@ -17,6 +17,7 @@ use super::endpoint::{Endpoint, Group, GroupState};
 use super::ladder::{Class, ladder};
 use super::resolve::SaWho;
 use crate::cache::{DestId, State};
+use crate::rates;
 use crate::sa::{Ask, SaError};
 use crate::time::Time;
 
@@ -150,7 +151,8 @@ impl Engine {
         if submitted.is_err() {
             self.join_failed(now, ep, group, SaError::Down);
         }
-        self.log(1, || format!("joining {mgid}"));
+        let name = self.name_of(ep);
+        self.log_own(1, || format!("joining {mgid} on {name}"));
     }
 
     /// The SA's word on a join; of an endpoint's earlier life it is dropped.
@@ -188,7 +190,12 @@ impl Engine {
         }
         self.eps[ep.0 as usize].refreshes.better_group |= old.is_none();
         self.look_for_better(now, ep);
-        self.log(1, || format!("joined {mgid}, LID {:#06x}", rec.mlid));
+        let name = self.name_of(ep);
+        self.log_own(1, || {
+            let (mtu, rate) = (rates::mtu_bytes(rec.mtu & 0x3f), rates::rate_mbps(rec.rate & 0x3f));
+            let (mtu, gbps) = (mtu.unwrap_or(0), f64::from(rate.unwrap_or(0)) / 1000.0);
+            format!("joined {mgid} on {name}: LID {:#06x}, {gbps} Gb/s, MTU {mtu}", rec.mlid)
+        });
     }
 
     fn join_failed(&mut self, now: Time, ep: EpId, group: usize, error: SaError) {
@@ -208,9 +215,12 @@ impl Engine {
             }
         }
         self.look_for_better(now, ep);
-        // the same failure again and again is no news, nor is a group that only makes paths better
-        let level = if failures.is_power_of_two() && urgent { 0 } else { 1 };
-        self.log(level, || format!("cannot join {mgid}: {error}; trying again in {} ms", pause.as_millis()));
+        // the same failure again and again is no news, nor is a group that only makes paths better, nor is a silent SA
+        let silent =
+            error == SaError::Timeout && self.ports[self.eps[ep.0 as usize].port.0 as usize].told.is_sa_silent();
+        let level = if failures.is_power_of_two() && urgent && !silent { 0 } else { 1 };
+        let name = self.name_of(ep);
+        self.log(level, || format!("cannot join {mgid} on {name}: {error}; trying again in {} ms", pause.as_millis()));
     }
 
     /// There is no first group any more: what was asked in it, or was to be asked, waits for the next one. A request that

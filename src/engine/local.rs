@@ -151,16 +151,17 @@ impl Engine {
                 None => e.addrs.push(Some(w)),
             }
         }
+        let name = self.name_of(ep);
         for addr in &gone {
             self.forget_local(ep, addr);
-            self.log(1, || format!("address {addr} is gone"));
+            self.log_own(1, || format!("address {addr} is gone from {name}"));
         }
         for addr in &come {
             self.disown(ep, addr);
             if self.eps[ep.0 as usize].provider.is_none() {
                 self.announce_address(ep, addr);
             }
-            self.log(1, || format!("address {addr} is served"));
+            self.log_own(1, || format!("address {addr} is served on {name}"));
         }
         self.write_loopbacks(ep);
     }

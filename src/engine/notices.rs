@@ -52,8 +52,8 @@ pub(super) struct Notices {
     granted: usize,
     /// Failures in a row.
     failures: u32,
-    /// A refusal was told and not taken back.
-    refused: bool,
+    /// The level at which it was said that nobody tells, and not taken back.
+    told: Option<u8>,
     /// There was a subscription before.
     renewed: bool,
     /// Distinguishes questions from those before the last change.
@@ -63,7 +63,7 @@ pub(super) struct Notices {
 impl Default for Notices {
     fn default() -> Notices {
         let (state, life) = (State::Idle, 0);
-        Notices { state, heard: false, granted: 0, failures: 0, refused: false, renewed: false, life }
+        Notices { state, heard: false, granted: 0, failures: 0, told: None, renewed: false, life }
     }
 }
 
@@ -140,9 +140,11 @@ impl Engine {
             return self.subscribe(now, port);
         }
         n.state = State::Subscribed;
-        let (again, was_refused) = (std::mem::replace(&mut n.renewed, true), std::mem::take(&mut n.refused));
-        let name = format!("{} port {}", p.info.device, p.info.port);
-        self.log(u8::from(!was_refused), || format!("{name}: the subnet administrator tells what changes"));
+        let (again, told) = (std::mem::replace(&mut n.renewed, true), n.told.take());
+        let name = p.name();
+        self.log_own(told.unwrap_or(1), || {
+            format!("{name}: the subnet administrator tells what changes: subscribed to its notices (InformInfo)")
+        });
         if again {
             self.routes_told(now, port);
         }
@@ -157,13 +159,18 @@ impl Engine {
         let pause = (pause / 2 + pause.mul_f64(jitter)).clamp(RETRY, most);
         p.notices.failures += 1;
         p.notices.state = State::Wait(now.plus(pause));
-        let told = p.notices.refused;
-        p.notices.refused |= refused;
-        let name = format!("{} port {}", p.info.device, p.info.port);
-        let level = u8::from(!refused || told);
-        self.log(level, || {
-            let ms = pause.as_millis();
-            format!("{name}: nobody tells what changes ({error}); the service works as before, trying again in {ms} ms")
+        // once, whatever the reasons are one after another; but a refusal is for every operator
+        let level = u8::from(!refused);
+        let news = p.notices.told.is_none_or(|told| level < told);
+        if news {
+            p.notices.told = Some(level);
+        }
+        let name = p.name();
+        self.log_own(if news { level } else { 2 }, || {
+            format!(
+                "{name}: nobody tells what changes: no subscription to the SA's notices (InformInfo: {error}); the \
+                 service works as before, and tries again"
+            )
         });
     }
 

@@ -12,6 +12,7 @@ use super::notices::Notices;
 use super::plugged::{ProviderId, Shown, is_another};
 use super::refresh::Refreshes;
 use super::resolve::SaWho;
+use super::standing::Told;
 use crate::arp::Arp;
 use crate::cache::{Cache, State};
 use crate::sa::SaClient;
@@ -100,6 +101,7 @@ pub(super) struct Port {
     /// Who serves it while it is active, if not the built-in provider.
     pub provider: Option<ProviderId>,
     pub shown: Shown,
+    pub told: Told,
 }
 
 impl Engine {
@@ -111,9 +113,9 @@ impl Engine {
             let sa = SaClient::new(self.config.sa(), &mut self.rng);
             let id = PortId(self.ports.len() as u32);
             let preloaded_since = info.active.then_some(now);
-            let (notices, news, shown) = Default::default();
+            let (notices, news, shown, told) = Default::default();
             let provider = self.providers.of(&info);
-            self.ports.push(Port { info, preloaded_since, sa, notices, news, provider, shown });
+            self.ports.push(Port { info, preloaded_since, sa, notices, news, provider, shown, told });
             self.say_provider(id);
             self.refresh();
             self.say_preloaded(id);
@@ -257,6 +259,7 @@ impl Engine {
         self.order = order;
         self.index_local();
         self.tell_plugged();
+        self.tell_at = Time(0);
     }
 
     fn refresh_partition(&mut self, port: PortId, pkey_index: u16, pkey: u16) {
@@ -346,9 +349,8 @@ impl Engine {
         self.reset_groups(ep);
         self.fail_all(ep, Status::Enotconn, port_stays);
         self.doubt_paths(ep);
-        let (device, port) = (self.info(ep).device.clone(), self.info(ep).port);
-        let pkey = self.eps[ep.0 as usize].pkey;
-        self.log(1, || format!("endpoint {device} port {port} pkey {pkey:#06x} is down"));
+        let name = self.name_of(ep);
+        self.log_own(1, || format!("endpoint {name} is down"));
     }
 
     /// Cached paths are asked for again when they are next used; own addresses are written anew.
@@ -382,8 +384,19 @@ impl Engine {
         if self.eps.get(ep.0 as usize).is_none() {
             return;
         }
-        let (device, port, pkey) = (self.info(ep).device.clone(), self.info(ep).port, self.eps[ep.0 as usize].pkey);
-        self.log(0, || format!("cannot open endpoint {device} port {port} pkey {pkey:#06x}: {why}"));
+        let name = self.name_of(ep);
+        self.log(0, || format!("cannot open endpoint {name}: {why}"));
+    }
+
+    /// How an endpoint is called where people read it.
+    pub(super) fn name_of(&self, ep: EpId) -> String {
+        let (info, pkey) = (self.info(ep), self.eps[ep.0 as usize].pkey);
+        format!("{} port {} pkey {pkey:#06x}", info.device, info.port)
+    }
+
+    /// Whether a port of this device was ever told of.
+    pub fn knows_device(&self, device: &str) -> bool {
+        self.ports.iter().any(|p| p.info.device == device)
     }
 
     /// How many endpoints are to have a QP.

@@ -19,6 +19,7 @@ mod refresh;
 mod resolving;
 mod silent;
 mod sim;
+mod standing;
 mod trouble;
 
 use sim::{from, octets, to, to_name};

@@ -19,7 +19,7 @@ fn take<T>(share: &mut usize, next: impl FnOnce() -> Option<T>) -> Option<T> {
 
 impl Engine {
     pub(super) fn deadline(&mut self) -> Time {
-        let mut next = self.moved.deadline().min(self.asks.deadline());
+        let mut next = self.moved.deadline().min(self.asks.deadline()).min(self.tell_at);
         for p in self.ports.iter().filter(|p| p.info.active) {
             next = next.min(p.sa.next_deadline()).min(p.notices.deadline()).min(p.news.deadline());
         }
@@ -44,6 +44,7 @@ impl Engine {
         while take(&mut share, || self.overdue_ask(now)).is_some() {}
         for i in 0..self.ports.len() {
             while let Some(answer) = take(&mut share, || self.ports[i].sa.on_time(now)) {
+                self.sa_told(now, PortId(i as u32), &answer.who, answer.result.as_ref().err().copied());
                 self.sa_answered(now, answer.who, answer.result);
             }
         }
@@ -65,6 +66,7 @@ impl Engine {
         self.news_due(now);
         self.announce_due(now);
         self.moved_due(now);
+        self.tell_ports(now);
         for i in 0..self.eps.len() {
             self.pump_arp(now, EpId(i as u32));
         }
@@ -81,6 +83,7 @@ impl Engine {
             return;
         };
         if let Some(answer) = p.sa.received(now, umad_status, &mad, &mut self.rng) {
+            self.sa_told(now, port, &answer.who, answer.result.as_ref().err().copied());
             self.sa_answered(now, answer.who, answer.result);
         }
         self.pump_sa(now, port);

@@ -99,6 +99,11 @@ impl Request {
         resolve && Entry::read(&self.bytes, 0).is_some_and(|entry| entry.flags & FLAG_QUERY_SA != 0)
     }
 
+    /// The path that is asked about.
+    pub fn path(&self) -> PathRecord {
+        PathRecord(Entry::read(&self.bytes, 0).expect("it is a whole request").info)
+    }
+
     pub fn is_perf(&self) -> bool {
         self.header.opcode & OP_MASK == OP_PERF_QUERY
     }
@@ -123,7 +128,13 @@ impl Request {
 
 /// An entry with a path to this LID.
 pub fn path(dlid: u16) -> Vec<u8> {
+    path_at(dlid, 0)
+}
+
+/// The same, of this rate.
+pub fn path_at(dlid: u16, rate: u8) -> Vec<u8> {
     let mut record = PathRecord::default();
+    record.set_rate(rate);
     let gid = |last: u8| Gid([0xfe, 0x80, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0x10, 0, last]);
     record.set_dgid(gid(5));
     record.set_sgid(gid(3));

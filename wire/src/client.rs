@@ -138,6 +138,8 @@ more_counters! {
     AddrLinkLocal = "Addr Link Local",
     /// Addresses taken from the preload file.
     AddrPreload = "Addr Preload",
+    /// No count but how it is: ports whose SA tells the service what changes; of an endpoint, whether its own is one.
+    NoticesSubscribed = "Notices Subscribed",
 }
 
 /// A message's header, its numbers in host order.

@@ -6,9 +6,11 @@ use ibacm_wire::path::REVERSIBLE;
 use ibacm_wire::{Gid, PathRecord};
 use libibacm::{Address, Endpoint, Request};
 
-use super::facts::Port;
+use super::facts::{Interface, Port};
 use super::service;
-use crate::expand::{MAX_ITEMS, Unusable, expand};
+use crate::expand::{MAX_ITEMS, Unusable, expand_addresses};
+use crate::fault::Fault;
+use crate::scope::{self, Link, Scoped};
 
 /// The largest LID that is not a group's.
 const MAX_LID: u16 = 0xbfff;
@@ -37,7 +39,7 @@ pub fn list(text: &str) -> Result<Vec<String>, Unusable> {
     });
     let mut items = Vec::new();
     for part in parts {
-        items.extend(expand(part)?);
+        items.extend(expand_addresses(part)?);
         if items.len() > MAX_ITEMS {
             return Err(Unusable::TooLong);
         }
@@ -55,6 +57,13 @@ pub fn identify(text: &str, ports: &[Port]) -> Destination {
         (_, Some(lid @ 1..=MAX_LID)) => Destination::Lid(lid),
         _ => Destination::Address(Address::Name(text.into())),
     }
+}
+
+/// A link-local address with the interface that it holds on, `fe80::1%ib0`; nothing, if the text is none.
+pub fn on_link(text: &str, interfaces: &[Interface]) -> Option<Result<(IpAddr, Link), Fault>> {
+    let scoped = Scoped::parse(text)?;
+    let link = scope::link(interfaces, scoped.interface?, scoped, None);
+    Some(link.map(|link| (scoped.ip, link)))
 }
 
 fn is_gid(v6: Ipv6Addr, ports: &[Port]) -> bool {

@@ -2,15 +2,14 @@
 
 use std::time::Duration;
 
-use ibacm::rates;
-use ibacm_wire::path::REVERSIBLE;
-use ibacm_wire::{Gid, PathRecord};
-use libibacm::{Error, Path, Request, Status};
+use ibacm_wire::PathRecord;
+use libibacm::{Error, Path, Status};
 
 use super::destination::Destination;
 use super::facts::Port;
 use super::report::Finding;
 use crate::fault::Fault;
+use crate::verdict;
 
 const RESTART: &str = "restart the service (systemctl restart ibacm)";
 
@@ -102,82 +101,15 @@ pub fn peer(
     Finding::failed("peer", subject, found, remedy)
 }
 
-/// The request for what the subnet administrator says of a path, whatever the service has cached.
-pub fn question(cached: &PathRecord) -> Request {
-    let mut record = PathRecord::default();
-    record.set_dgid(cached.dgid());
-    record.set_sgid(cached.sgid());
-    record.set_pkey(cached.pkey());
-    record.set_reversible_numpath(REVERSIBLE | 1);
-    if cached.dgid().is_zero() {
-        record.set_dlid(cached.dlid());
-    }
-    Request::Path { record, query_sa: true, cached_only: false }
-}
-
 /// A path of the service beside that of the subnet administrator.
 pub fn agreement(subject: &str, cached: &PathRecord, result: &Result<Path, Error>, lmc: u8) -> Finding {
-    let remedy = format!(
-        "{RESTART}, which forgets its paths; where it happens again, look at addr_timeout and \
-                          route_timeout in ibacm_opts.cfg, and at files for preloading"
-    );
-    match result {
-        Ok(path) => {
-            let differences = differences(cached, &path.record, lmc);
-            if differences.is_empty() {
-                return Finding::ok("path", subject, "the SA says the same");
-            }
-            let found = format!("stale cached path: {}", differences.join(", "));
-            Finding::failed("path", subject, found, remedy)
-        }
-        Err(e) if matches!(e.status(), Some(Status::Etimedout)) || matches!(e, Error::TimedOut) => Finding::warning(
-            "path",
-            subject,
-            format!("not compared with the SA's: {}", Fault::of(e).text),
-            "see what is said of the subnet administrator (sa); check again",
-        ),
-        Err(e) => Finding::failed(
-            "path",
-            subject,
-            format!(
-                "stale cached path: the SA has none from {} to {}: {}",
-                cached.sgid(),
-                cached.dgid(),
-                Fault::of(e).text
-            ),
-            remedy,
-        ),
+    let verdict = verdict::judge(cached, result, lmc);
+    let found = verdict.found();
+    match (verdict.is_good(), verdict.remedy()) {
+        (None, Some(remedy)) => Finding::warning("path", subject, found, remedy),
+        (_, Some(remedy)) => Finding::failed("path", subject, found, remedy),
+        (_, None) => Finding::ok("path", subject, found),
     }
-}
-
-/// Where the service would send something wrong: each field with what is cached and what the SA says.
-fn differences(cached: &PathRecord, sa: &PathRecord, lmc: u8) -> Vec<String> {
-    let mut list = Vec::new();
-    let mut differ = |is: bool, field: &str, cached: String, sa: String| {
-        if is {
-            list.push(format!("{field} {cached} cached, {sa} by the SA"));
-        }
-    };
-    // A port has 2^lmc LIDs, of which the SA may name another one each time.
-    let other_port = |a: u16, b: u16| a.checked_shr(lmc.into()) != b.checked_shr(lmc.into());
-    let number = |n: u16| n.to_string();
-    differ(other_port(cached.dlid(), sa.dlid()), "DLID", number(cached.dlid()), number(sa.dlid()));
-    differ(other_port(cached.slid(), sa.slid()), "SLID", number(cached.slid()), number(sa.slid()));
-    let gid = |g: Gid| g.to_string();
-    differ(cached.dgid() != sa.dgid(), "DGID", gid(cached.dgid()), gid(sa.dgid()));
-    differ(cached.sgid() != sa.sgid(), "SGID", gid(cached.sgid()), gid(sa.sgid()));
-    let key = |k: u16| format!("{k:#06x}");
-    differ((cached.pkey() ^ sa.pkey()) & 0x7fff != 0, "pkey", key(cached.pkey()), key(sa.pkey()));
-    // To itself a port sends on any service level.
-    let to_itself = cached.dgid() == cached.sgid();
-    differ(!to_itself && cached.sl() != sa.sl(), "SL", cached.sl().to_string(), sa.sl().to_string());
-    // Less than the path can do is no fault: it may come from the group that both sides share.
-    let bytes = |record: &PathRecord| rates::mtu_bytes(record.mtu() & 0x3f).unwrap_or(0);
-    differ(bytes(cached) > bytes(sa), "MTU", bytes(cached).to_string(), bytes(sa).to_string());
-    let mbps = |record: &PathRecord| rates::rate_mbps(record.rate() & 0x3f).unwrap_or(0);
-    let gbps = |record: &PathRecord| format!("{} Gb/s", f64::from(mbps(record)) / 1000.0);
-    differ(mbps(cached) > mbps(sa), "rate", gbps(cached), gbps(sa));
-    list
 }
 
 #[cfg(test)]

@@ -2,6 +2,7 @@
 
 use super::*;
 use crate::check::report::Level;
+use ibacm_wire::Gid;
 use libibacm::Address;
 
 fn gid(n: u8) -> Gid {
@@ -25,65 +26,22 @@ fn found(record: PathRecord) -> Result<Path, Error> {
 }
 
 #[test]
-fn each_stale_field_is_told() {
-    let change = |change: fn(&mut PathRecord)| {
-        let mut cached = record();
-        change(&mut cached);
-        agreement("x", &cached, &found(record()), 0)
+fn a_verdict_is_a_finding() {
+    let say = |result: Result<Path, Error>| agreement("x", &record(), &result, 0);
+    let changed = |change: fn(&mut PathRecord)| {
+        let mut sa = record();
+        change(&mut sa);
+        say(found(sa))
     };
-    assert_eq!(change(|_| {}).level, Level::Ok);
-    for (what, finding) in [
-        ("DLID 9 cached, 6 by the SA", change(|p| p.set_dlid(9))),
-        ("SLID 9 cached, 3 by the SA", change(|p| p.set_slid(9))),
-        ("DGID 909:", change(|p| p.set_dgid(gid(9)))),
-        ("SGID 909:", change(|p| p.set_sgid(gid(9)))),
-        ("pkey 0x8001 cached, 0xffff by the SA", change(|p| p.set_pkey(0x8001))),
-        ("SL 5 cached, 0 by the SA", change(|p| p.set_qos_sl(5))),
-        ("MTU 4096 cached, 2048 by the SA", change(|p| p.set_mtu(5))),
-        ("rate 14 Gb/s cached, 10 Gb/s by the SA", change(|p| p.set_rate(11))),
-    ] {
-        assert_eq!(finding.level, Level::Failed, "{what}");
-        assert!(finding.found.starts_with("stale cached path: ") && finding.found.contains(what), "{finding:?}");
-        assert!(finding.remedy.unwrap().contains("restart the service"));
-    }
-    let two = change(|p| (p.set_dlid(9), p.set_slid(8)).0);
-    assert!(two.found.contains("DLID 9 cached, 6 by the SA, SLID 8 cached"), "{two:?}");
-}
-
-#[test]
-fn what_is_no_fault() {
-    let mut less = record();
-    less.set_pkey(0x7fff);
-    less.set_mtu(3);
-    less.set_rate(2);
-    less.set_packet_lifetime(9);
-    assert_eq!(agreement("x", &less, &found(record()), 0).level, Level::Ok);
-    // The other LIDs of the same port, and no others.
-    let mut other = record();
-    other.set_dlid(7);
-    assert_eq!(agreement("x", &other, &found(record()), 1).level, Level::Ok);
-    other.set_dlid(8);
-    assert_eq!(agreement("x", &other, &found(record()), 1).level, Level::Failed);
-    let mut own = record();
-    own.set_dgid(gid(1));
-    let mut with_sl = own;
-    with_sl.set_qos_sl(4);
-    assert_eq!(agreement("x", &own, &found(with_sl), 0).level, Level::Ok);
-}
-
-#[test]
-fn no_path_and_no_answer_differ() {
-    let say = |e| agreement("x", &record(), &Err(e), 0);
-    assert!(say(Error::Status(3)).found.contains("the SA has none"));
-    assert_eq!((say(Error::Status(3)).level, say(Error::Status(6)).level), (Level::Failed, Level::Warning));
-    assert_eq!(say(Error::TimedOut).level, Level::Warning);
-}
-
-#[test]
-fn the_question_is_what_tells_the_path_apart() {
-    let Request::Path { record: asked, query_sa: true, cached_only: false } = question(&record()) else { panic!() };
-    assert_eq!((asked.dgid(), asked.sgid(), asked.pkey(), asked.dlid()), (gid(2), gid(1), 0xffff, 0));
-    assert_eq!((asked.sl(), asked.mtu(), asked.rate()), (0, 0, 0));
+    assert_eq!(changed(|_| {}), Finding::ok("path", "x", "the SA says the same"));
+    let less = changed(|p| p.set_rate(0x90));
+    assert!(less.level == Level::Ok && less.found.contains("multicast_groups"), "{less:?}");
+    let more = changed(|p| p.set_rate(0x82));
+    assert!(more.level == Level::Failed && more.remedy.unwrap().contains("route_prot sa"));
+    let stale = changed(|p| p.set_dlid(9));
+    assert!(stale.level == Level::Failed && stale.remedy.unwrap().contains("restart the service"));
+    assert_eq!((say(Err(Error::Status(3))).level, say(Err(Error::Status(6))).level), (Level::Failed, Level::Warning));
+    assert_eq!(say(Err(Error::TimedOut)).level, Level::Warning);
 }
 
 #[test]

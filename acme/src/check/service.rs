@@ -141,6 +141,18 @@ pub fn endpoints(endpoints: &[Endpoint], ports: &[Port], interfaces: &[Interface
     findings
 }
 
+/// Whether the subnet administrator tells the service of changes that come to a port. Nothing depends on it.
+pub fn notices(port: &str, subscribed: bool) -> Finding {
+    let found = match subscribed {
+        true => "subscribed to the SA's notices: the service hears what changes",
+        false => {
+            "not subscribed to the SA's notices: changes are noticed without them, some later (after a start it takes \
+             seconds; the service's log says why where it stays so)"
+        }
+    };
+    Finding::ok("notices", port, found)
+}
+
 /// Addresses of an interface that are no endpoint's.
 fn missing(endpoints: &[Endpoint], port: &Port, interface: &Interface, pkey: u16) -> Option<Finding> {
     let wanted: Vec<IpAddr> = interface.addresses.iter().map(|(ip, _)| *ip).filter(|ip| is_global(*ip)).collect();

@@ -369,7 +369,7 @@ impl Net {
                 | Action::Forget { .. }
                 | Action::Reregister { .. }
                 | Action::MadDone { .. }) => self.hosts[h].told.push(action),
-                Action::Log { level, text } => self.log.push((level, text)),
+                Action::Log { level, text, .. } => self.log.push((level, text)),
             }
         }
     }
