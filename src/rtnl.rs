@@ -37,8 +37,9 @@ const OPEN_WAITS: usize = 20;
 const OPEN_WAIT_MS: i32 = 100;
 /// Datagrams of the first dump: more than the bounded tables can fill.
 const OPEN_DATAGRAMS: usize = 20_000;
-/// The kernel makes datagrams of at most 32 KiB.
-const BUFFER: usize = 64 * 1024;
+/// The kernel makes datagrams of at most 32 KiB. From this size on memory comes from the system page by page: what is
+/// never used of it is not there.
+const BUFFER: usize = 128 * 1024;
 
 /// Why the socket could not be opened.
 #[derive(Debug)]

@@ -23,8 +23,9 @@ use crate::{log, log_limited, rtnl_sock};
 const RTNLGRP_NEIGH: libc::c_int = 3;
 /// Datagrams that one call reads.
 const DATAGRAMS_PER_TURN: usize = 64;
-/// The kernel makes datagrams of at most 32 KiB.
-const BUFFER: usize = 64 * 1024;
+/// The kernel makes datagrams of at most 32 KiB. From this size on memory comes from the system page by page: what is
+/// never used of it is not there.
+const BUFFER: usize = 128 * 1024;
 /// Datagrams that may lie before an answer: what an earlier question left behind.
 const LEFTOVERS: usize = 8;
 
@@ -48,7 +49,9 @@ impl KernelTable {
     fn request(&mut self, request: impl FnOnce(u32) -> Vec<u8>) -> io::Result<Said> {
         self.sequence = self.sequence.wrapping_add(1).max(1);
         let sequence = self.sequence;
-        self.buffer.resize(BUFFER, 0);
+        if self.buffer.is_empty() {
+            self.buffer = vec![0; BUFFER];
+        }
         let fd = match &mut self.fd {
             Some(fd) => fd,
             none => none.insert(rtnl_sock::open_for(&[])?),
@@ -150,7 +153,9 @@ impl NeighbourEvents {
             let fd = rtnl_sock::open_for(&[RTNLGRP_NEIGH])?;
             registry.register(&mut SourceFd(&fd.as_raw_fd()), token, Interest::READABLE)?;
             self.fd = Some(fd);
-            self.buffer.resize(BUFFER, 0);
+            if self.buffer.is_empty() {
+                self.buffer = vec![0; BUFFER];
+            }
         }
         Ok(())
     }

@@ -30,8 +30,9 @@ pub const CLIENTS_PER_TURN: usize = 256;
 const TIMERS_PER_TURN: usize = 1024;
 /// How long a client may take from the first byte of a message to its last, in microseconds.
 pub const MESSAGE_US: u64 = 10_000_000;
-/// The buffer that all reads share.
-const READ_BUFFER: usize = 64 * 1024;
+/// The buffer that all reads share. From this size on memory comes from the system page by page: what is never used of it
+/// is not there.
+const READ_BUFFER: usize = 128 * 1024;
 
 /// What the server may use.
 #[derive(Clone, Copy, Debug)]

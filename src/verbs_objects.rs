@@ -1,6 +1,5 @@
 //! Protection domains, completion channels and queues, memory regions, address handles.
 
-use std::alloc::{Layout, alloc_zeroed, dealloc, handle_alloc_error};
 use std::ffi::c_void;
 use std::os::fd::RawFd;
 use std::ptr::{self, NonNull};
@@ -153,7 +152,7 @@ const PAGE: usize = 4096;
 pub struct Mr {
     raw: NonNull<ffi::ibv_mr>,
     buffer: NonNull<u8>,
-    layout: Layout,
+    size: usize,
     _pd: Rc<Pd>,
 }
 
@@ -162,18 +161,22 @@ impl Mr {
     pub fn new(pd: Rc<Pd>, length: usize) -> io::Result<Mr> {
         let what = || format!("ibv_reg_mr of {length} bytes on {}", pd.context.name());
         let size = length.max(1).checked_next_multiple_of(PAGE).ok_or_else(|| failed(what(), libc::EINVAL))?;
-        let layout = Layout::from_size_align(size, PAGE).map_err(|_| failed(what(), libc::EINVAL))?;
-        // SAFETY: the size isn't 0.
-        let buffer = unsafe { alloc_zeroed(layout) };
-        let Some(buffer) = NonNull::new(buffer) else { handle_alloc_error(layout) };
+        let (protection, flags) = (libc::PROT_READ | libc::PROT_WRITE, libc::MAP_PRIVATE | libc::MAP_ANONYMOUS);
+        // Pages of the system's, which are zero without being written: the allocator would touch them all.
+        // SAFETY: new memory, which is nobody else's.
+        let buffer = unsafe { libc::mmap(ptr::null_mut(), size, protection, flags, -1, 0) };
+        if buffer == libc::MAP_FAILED {
+            return Err(failed(format!("mmap of {size} bytes"), last_errno()));
+        }
+        let buffer = non_null(buffer.cast::<u8>(), what)?;
         let access = ffi::IBV_ACCESS_LOCAL_WRITE.cast_signed();
         // SAFETY: the buffer has `size` bytes and lives until the region is given back.
         let raw = unsafe { ffi::ibv_reg_mr(pd.raw.as_ptr(), buffer.as_ptr().cast(), size, access) };
         match non_null(raw, what) {
-            Ok(raw) => Ok(Mr { raw, buffer, layout, _pd: pd }),
+            Ok(raw) => Ok(Mr { raw, buffer, size, _pd: pd }),
             Err(e) => {
-                // SAFETY: allocated above with this layout; nobody else knows of it.
-                unsafe { dealloc(buffer.as_ptr(), layout) };
+                // SAFETY: mapped above with this size; nobody else knows of it.
+                unsafe { libc::munmap(buffer.as_ptr().cast(), size) };
                 Err(e)
             }
         }
@@ -183,7 +186,7 @@ impl Mr {
     pub(super) fn place(&self, offset: usize, length: usize) -> Option<*mut u8> {
         let end = offset.checked_add(length)?;
         // SAFETY: within the allocation.
-        (end <= self.layout.size()).then(|| unsafe { self.buffer.as_ptr().add(offset) })
+        (end <= self.size).then(|| unsafe { self.buffer.as_ptr().add(offset) })
     }
 
     /// The scatter/gather entry of these bytes.
@@ -199,8 +202,8 @@ impl Drop for Mr {
     fn drop(&mut self) {
         // SAFETY: registered in `new`, given back once.
         if destroyed(unsafe { ffi::ibv_dereg_mr(self.raw.as_ptr()) }) {
-            // SAFETY: allocated in `new` with this layout, and the device has let go of it.
-            unsafe { dealloc(self.buffer.as_ptr(), self.layout) };
+            // SAFETY: mapped in `new` with this size, and the device has let go of it.
+            unsafe { libc::munmap(self.buffer.as_ptr().cast(), self.size) };
         }
         // Otherwise the device may still write there: the memory is leaked.
     }
