@@ -224,3 +224,34 @@ fn who_is_the_kernel() {
         assert!(kernel.recv(Duration::from_secs(5)).unwrap().is_some());
     }
 }
+
+/// Extra HCAs answer for addresses that no host has, and the SA knows the paths to them.
+#[test]
+fn peers_that_are_not_there() {
+    let subnet = with(|options| options.extra_hcas = 3, 1);
+    let _daemon = stock_ibacm(&subnet, "H1");
+    let own = subnet.port("H1").unwrap();
+    let lids = std::fs::read_to_string(subnet.state().file("guid2lid")).expect("OpenSM writes it");
+    let extra = lids.lines().filter_map(|line| {
+        let mut words = line.split_whitespace();
+        let guid = u64::from_str_radix(words.next()?.strip_prefix("0x")?, 16).ok()?;
+        let lid = u16::from_str_radix(words.next()?.strip_prefix("0x")?, 16).ok()?;
+        // The SM's port has LID 1, and switches have other GUIDs.
+        (guid >> 20 == 1 && lid != 1 && lid != own.lid).then_some((lid, guid))
+    });
+    let extra: Vec<(u16, u64)> = extra.collect();
+    assert_eq!(extra.len(), 3, "{lids}");
+    let file = subnet.state().file("peers");
+    let line = |(i, (lid, guid)): (usize, &(u16, u64))| format!("10.77.9.{i} {lid} fe80{guid:028x}\n");
+    std::fs::write(&file, extra.iter().enumerate().map(line).collect::<String>()).unwrap();
+    subnet.inject(&format!("peers file={} ms=20", file.display())).unwrap();
+    for (i, (lid, _)) in extra.iter().enumerate() {
+        let begin = std::time::Instant::now();
+        let to = format!("10.77.9.{i}");
+        let said = succeed(subnet.exec("H1", "ib_acme").args(["-s", "10.77.0.1", "-d", &to, "-v"]));
+        assert!(said.contains(&format!("dlid: {lid}\n")), "{said}");
+        assert!(begin.elapsed() >= Duration::from_millis(20), "they take their time");
+    }
+    assert_eq!(subnet.stat("peers.answered").unwrap(), 3);
+    assert!(subnet.inject("peers file=/nonexistent").is_err());
+}

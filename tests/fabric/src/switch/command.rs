@@ -191,6 +191,7 @@ impl Switch {
                 self.devices[dev].gone = false;
             }
             "raw" => return self.inject_raw(words),
+            "peers" => return self.inject_peers(words),
             "report" => return self.inject_report(words),
             other => return Err(format!("inject {other}: no such fault")),
         }

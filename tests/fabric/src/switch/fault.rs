@@ -79,6 +79,7 @@ pub struct Faults {
     pub send_errors: Vec<SendError>,
     /// Hosts whose multicast doesn't come back to themselves.
     pub no_loopback: HashSet<String>,
+    pub peers: super::peers::Peers,
     dice: u64,
 }
 

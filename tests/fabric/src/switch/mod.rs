@@ -4,6 +4,7 @@ pub mod command;
 pub mod conn;
 pub mod fault;
 pub mod mad;
+pub mod peers;
 pub mod port;
 pub mod report;
 pub mod route;

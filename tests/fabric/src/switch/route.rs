@@ -132,6 +132,9 @@ impl Switch {
             return self.count("drop.fault");
         }
         for _ in 0..fate.copies {
+            if datagram.multicast() {
+                self.ask_peers(&datagram);
+            }
             match fate.delay {
                 Some(delay) => self.timers.set(self.now + delay, Timer::Deliver(Box::new(datagram.clone()))),
                 None => self.deliver(&datagram),
