@@ -13,6 +13,7 @@ pub mod load;
 pub mod mads;
 pub mod netdev;
 mod object;
+pub mod place;
 mod probe;
 mod registry;
 mod sync;

@@ -169,12 +169,20 @@ fn load_providers(files: &Files, options: &Options) -> Result<(Vec<Loaded>, Prov
     let (plugins, loading) = load::load(&options.provider_lib_path, options.builtin_provider, names_directory(options));
     let (providers, assigning) = load::assign(options, &plugins);
     for line in loading.iter().chain(&assigning) {
-        log!(line.level, "{}", line.text);
+        log!(line.level, "{}", of_file(line, &files.opts));
     }
     if plugins.is_empty() && !options.builtin_provider {
         return Err(StartError(no_provider(options)));
     }
     Ok((plugins, providers))
+}
+
+/// What there is to say, with the line of the options file that it is about.
+fn of_file(line: &load::Line, opts: &Path) -> String {
+    match line.line {
+        Some(number) => format!("{}:{number}: warning: {}", opts.display(), line.text),
+        None => line.text.clone(),
+    }
 }
 
 /// Whether somebody wants plug-ins from a directory of his own.
@@ -306,12 +314,11 @@ fn check_providers(paths: &Files, options: &Options) -> (bool, Vec<String>, Vec<
     core().set_opts_file(&paths.opts);
     let (names, loading) = load::check(&options.provider_lib_path, options.builtin_provider, names_directory(options));
     let (_, assigning) = load::assign_names(options, &names);
-    let (wrong, other): (Vec<_>, Vec<_>) = loading.into_iter().partition(|line| line.level == 0);
     let nobody = (names.is_empty() && !options.builtin_provider).then(|| no_provider(options));
-    let of_options = assigning.into_iter().map(|line| line.text).chain(nobody);
-    let of_options = of_options.map(|text| format!("{}: {text}", paths.opts.display()));
-    let wrong = wrong.into_iter().map(|line| line.text).chain(of_options).collect();
-    (!names.is_empty(), wrong, other.into_iter().map(|line| format!("# {}", line.text)).collect())
+    let nobody = nobody.map(|text| format!("{}: {text}", paths.opts.display()));
+    let (other, wrong): (Vec<_>, Vec<_>) = loading.into_iter().chain(assigning).partition(|line| line.harmless);
+    let wrong = wrong.iter().map(|line| of_file(line, &paths.opts)).chain(nobody).collect();
+    (!names.is_empty(), wrong, other.iter().map(|line| format!("# {}", of_file(line, &paths.opts))).collect())
 }
 
 /// Reads the files, prints the effective options and everything that is wrong in them. Objects of plug-ins are tried.

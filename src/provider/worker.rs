@@ -11,9 +11,10 @@ use std::{io, mem};
 use ibacm_wire::sa::SaMad;
 
 use super::calls::{Calls, OpenedDevice};
-use super::core::core;
+use super::core::{core, this_thread_is};
 use super::handover::Jobs;
 use super::load::Loaded;
+use super::place::Place;
 use super::tree::{Tree, Wanted};
 use super::{Notice, abi};
 use crate::engine::{AskId, Call, EpId, MadToken, PortId, ProviderId};
@@ -21,8 +22,6 @@ use crate::log;
 
 /// Plug-ins are used to what a process's first thread has.
 const STACK: usize = 8 << 20;
-/// How long a plug-in's handlers may take before an endpoint is closed all the same.
-const SETTLE: Duration = Duration::from_secs(1);
 
 /// What is to be open at a plug-in.
 pub type Wish = BTreeMap<PortId, Wanted<Arc<OpenedDevice>>>;
@@ -60,6 +59,8 @@ pub struct Worker {
     shared: Arc<Shared>,
     jobs: Arc<Jobs<Job>>,
     mads: Arc<Jobs<MadEnd>>,
+    /// Where the call thread is, and the other one.
+    places: [Arc<Place>; 2],
     threads: Vec<JoinHandle<()>>,
 }
 
@@ -72,20 +73,36 @@ impl Worker {
         let (shared, jobs, mads) = (Arc::new(Shared::default()), Arc::new(Jobs::new()), Arc::new(Jobs::new()));
         let thread = |what: &str| thread::Builder::new().name(format!("{what}:{}", loaded.name)).stack_size(STACK);
         let (name, table) = (loaded.name.clone(), loaded.table);
+        let places: [Arc<Place>; 2] = Default::default();
+        let [calling, hearing] = places.clone();
         let answers = {
             let mads = Arc::clone(&mads);
-            thread("sa").spawn(move || tell_answers(&mads))?
+            thread("sa").spawn(move || {
+                this_thread_is(id);
+                tell_answers(&mads, &hearing);
+            })?
         };
         let calls = {
             let (shared, jobs, mads) = (Arc::clone(&shared), Arc::clone(&jobs), Arc::clone(&mads));
             thread("prov").spawn(move || {
-                let settle = Box::new(move || {
-                    mads.wait_idle(SETTLE);
+                this_thread_is(id);
+                let settle = Box::new(move |most| {
+                    mads.wait_idle(most);
                 });
-                make_calls(&shared, &jobs, Calls::new(id, &name, table, settle));
+                make_calls(&shared, &jobs, Calls::new(id, &name, table, calling, settle));
             })?
         };
-        Ok(Worker { name: loaded.name.clone(), shared, jobs, mads, threads: vec![calls, answers] })
+        Ok(Worker { name: loaded.name.clone(), shared, jobs, mads, places, threads: vec![calls, answers] })
+    }
+
+    /// Its name.
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// The call that the plug-in is in, and for how long it has been.
+    pub fn place(&self) -> Option<(&'static str, Duration)> {
+        self.places.iter().filter_map(|p| p.look()).max_by_key(|p| p.1)
     }
 
     /// What is to be open for `port` from now on.
@@ -161,6 +178,7 @@ fn make_calls(shared: &Shared, jobs: &Jobs<Job>, mut calls: Calls) {
                     shared.changed.store(false, Ordering::Release);
                 }
                 let wish = shared.wish.lock().unwrap_or_else(PoisonError::into_inner).clone();
+                calls.begin();
                 tree.become_(&mut calls, &wish);
                 drop(wish);
                 shared.failed.store(tree.has_failures(), Ordering::Release);
@@ -203,9 +221,10 @@ fn refuse(id: AskId) {
 }
 
 /// The SA thread.
-fn tell_answers(mads: &Jobs<MadEnd>) {
+fn tell_answers(mads: &Jobs<MadEnd>, place: &Place) {
     while let Some((token, result)) = mads.next() {
         if let Some(delivery) = core().mad_done(token, result) {
+            let _inside = place.enter("a handler of a MAD");
             delivery.deliver();
         }
     }

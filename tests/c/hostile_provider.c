@@ -274,7 +274,7 @@ static void malform(struct job *job)
 {
 	struct acm_msg msg;
 	static const int lengths[] = { 0, 17, 15, 65535, 16 + 71, 16 + 9 * 72, 592 };
-	int kind = number ? number : __atomic_fetch_add(&calls, 1, __ATOMIC_RELAXED) % 12;
+	int kind = number ? number : __atomic_fetch_add(&calls, 1, __ATOMIC_RELAXED) % 13;
 
 	fill(&job->msg);
 	msg = job->msg;
@@ -288,6 +288,8 @@ static void malform(struct job *job)
 		msg.hdr.tid = ~msg.hdr.tid;
 	else if (kind == 10)
 		memset(msg.hdr.data, 0xff, sizeof(msg.hdr.data));
+	else if (kind == 12)
+		msg.hdr.length = ACM_MSG_HDR_LENGTH;
 	else
 		msg.hdr.status = 0xee;
 	respond(job, job->id, &msg);
