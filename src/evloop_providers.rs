@@ -83,10 +83,19 @@ impl Daemon {
 
     /// Has plug-ins close what they have open, since the service ends.
     pub fn stop_providers(&mut self) {
+        if self.providers.workers.is_empty() {
+            return;
+        }
+        // a plug-in that waits for the SA is told that there will be no answer
+        self.refuse_the_rest();
         let workers = std::mem::take(&mut self.providers.workers);
         workers.iter().for_each(Worker::close);
         let until = Instant::now() + CLOSE;
-        workers.into_iter().for_each(|w| w.join(until));
+        let ended: Vec<bool> = workers.into_iter().map(|w| w.join(until)).collect();
+        if ended.contains(&false) {
+            // it may be in the middle of using them
+            std::mem::forget(std::mem::take(&mut self.providers.held));
+        }
     }
 
     /// What is to be open for a port has changed.
@@ -109,6 +118,8 @@ impl Daemon {
         for (number, worker) in (0..).zip(&self.providers.workers) {
             worker.want(port, wanted.take_if(|_| provider == Some(ProviderId(number))));
         }
+        // a plug-in that is blocked says nothing of devices that come and go meanwhile
+        self.let_go();
     }
 
     /// Asks a plug-in.

@@ -7,6 +7,7 @@
 
 pub mod abi;
 pub mod calls;
+pub mod cancel;
 pub mod core;
 pub mod handover;
 pub mod load;

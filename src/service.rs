@@ -67,6 +67,11 @@ pub struct Service {
 }
 
 impl Service {
+    /// Whether plug-ins are loaded.
+    pub fn is_plugged(&self) -> bool {
+        self.plugged
+    }
+
     /// Serves until a signal ends it.
     ///
     /// # Errors
@@ -166,7 +171,10 @@ fn begin(files: &Files, systemd: Option<&mut Environment>) -> Result<Service, St
 /// Loads the plug-ins, and says which provider serves which subnet.
 fn load_providers(files: &Files, options: &Options) -> Result<(Vec<Loaded>, Providers), StartError> {
     core().set_opts_file(&files.opts);
+    // a constructor that changes signals would have SIGHUP end the service
+    let kept = lifecycle::Kept::new();
     let (plugins, loading) = load::load(&options.provider_lib_path, options.builtin_provider, names_directory(options));
+    drop(kept);
     let (providers, assigning) = load::assign(options, &plugins);
     for line in loading.iter().chain(&assigning) {
         log!(line.level, "{}", of_file(line, &files.opts));

@@ -21,13 +21,13 @@ use util::{Client, sa, wait_for};
 
 #[test]
 fn answers_are_given_once_whoever_gives_them() {
-    for mode in ["good", "thread", "twice", "both", "unknown", "threads", "answer_and_error", "closed"] {
+    for mode in ["good", "thread", "twice", "both", "unknown", "threads", "answer_and_error", "closed", "cancel"] {
         let trial = Trial::start(mode, "");
         trial.open();
         trial.all_are(mode, Status::Success);
         let said = trial.daemon.said();
         // What the provider itself found wrong.
-        for found in ["a MAD for", "a GID of no port"] {
+        for found in ["a MAD for", "a GID of no port", "it was not cancelled"] {
             assert!(!said.contains(&format!("hostile: {found}")), "{mode}: {said}");
         }
         let refused = ["twice", "both", "unknown", "threads"].contains(&mode);
@@ -181,6 +181,66 @@ fn who_blocks_holds_up_only_his_own_clients() {
     let (took, said) = trial.stop();
     assert!(took < Duration::from_secs(4), "{took:?}");
     assert!(said.contains("provider hostile does not end"), "{said}");
+}
+
+#[test]
+fn who_has_left_takes_no_room_at_a_provider_that_blocks() {
+    let trial = Trial::start("block 600000", "");
+    let mut first = trial.client();
+    first.ask(&between("10.77.0.1", "10.77.0.9"));
+    assert!(first.is_silent(Duration::from_millis(200)));
+    let before = rob::memory(trial.daemon.pid());
+    for _ in 0..500 {
+        let mut client = trial.client();
+        for _ in 0..200 {
+            client.ask(&between("10.77.0.1", "10.77.0.9"));
+        }
+        // until they are taken
+        client.is_silent(Duration::from_millis(1));
+    }
+    trial.others_are_well("block");
+    let memory = rob::memory(trial.daemon.pid());
+    assert!(memory < before + 16_000, "{before} KiB, then {memory} KiB");
+    trial.stop();
+}
+
+#[test]
+fn who_blocks_keeps_no_devices_that_are_gone() {
+    let trial = Trial::start("block 600000", "");
+    let mut client = trial.client();
+    client.ask(&between("10.77.0.1", "10.77.0.9"));
+    assert!(client.is_silent(Duration::from_millis(200)));
+    let open = || std::fs::read_dir(format!("/proc/{}/fd", trial.daemon.pid())).unwrap().count();
+    let before = open();
+    for _ in 0..5 {
+        trial.lab.inject("device-remove H1").unwrap();
+        std::thread::sleep(Duration::from_millis(500));
+        trial.lab.inject("device-restore H1").unwrap();
+        std::thread::sleep(Duration::from_millis(2500));
+    }
+    // the one that it has open, which is gone, and the one that it may have when it comes back
+    let few = wait_for(util::PATIENCE, || (open() <= before + 4).then_some(()));
+    assert!(few.is_some(), "{before} descriptors, then {}", open());
+    trial.stop();
+}
+
+#[test]
+fn the_end_waits_for_no_destructor() {
+    let trial = Trial::start("destructor", "");
+    trial.open();
+    let (took, _) = trial.stop();
+    assert!(took < SOON, "{took:?}");
+}
+
+#[test]
+fn signals_are_the_services_whatever_a_constructor_does() {
+    let trial = Trial::start("state", "");
+    trial.open();
+    trial.daemon.signal("HUP");
+    trial.all_are("state", Status::Success);
+    let directory = std::fs::read_link(format!("/proc/{}/cwd", trial.daemon.pid())).unwrap();
+    assert_ne!(directory, std::path::Path::new("/usr"));
+    trial.stop();
 }
 
 #[test]

@@ -20,7 +20,7 @@ use crate::addr::Addr;
 use crate::sa::{Ask, SaError};
 use crate::time::Time;
 
-/// Open questions, all together.
+/// Open questions of a provider: one that answers none takes nothing from the others.
 const MAX_ASKS: usize = 16_384;
 /// How long a provider may take for its counters, in milliseconds: who wants to see them wants to see those of others,
 /// too.
@@ -57,6 +57,8 @@ pub(super) struct Asks {
     /// When each is given up.
     ends: BTreeSet<(Time, u64)>,
     clients: BTreeSet<(u64, u64)>,
+    /// How many each provider has.
+    of: HashMap<ProviderId, usize>,
 }
 
 impl Asks {
@@ -68,6 +70,7 @@ impl Asks {
     fn add(&mut self, id: u64, open: Open) {
         self.ends.insert((open.until, id));
         self.clients.insert((open.client.0, id));
+        *self.of.entry(open.target.provider).or_default() += 1;
         self.open.insert(id, open);
     }
 
@@ -75,6 +78,9 @@ impl Asks {
         let open = self.open.remove(&id)?;
         self.ends.remove(&(open.until, id));
         self.clients.remove(&(open.client.0, id));
+        if let Some(count) = self.of.get_mut(&open.target.provider) {
+            *count -= 1;
+        }
         Some(open)
     }
 
@@ -160,7 +166,7 @@ impl Engine {
         (place, call): (Option<u32>, Call),
     ) -> Asked {
         let target = self.target(ep, place).ok_or((Some(ep), Status::Esrcaddr))?;
-        if self.asks.open.len() >= MAX_ASKS {
+        if self.asks.of.get(&target.provider).is_some_and(|&n| n >= MAX_ASKS) {
             return Err((Some(ep), Status::Enomem));
         }
         let id = loop {

@@ -15,6 +15,7 @@ use std::ptr;
 
 use ibacm::engine::{AskId, MESSAGE};
 use ibacm::provider::abi;
+use ibacm::provider::cancel::Uncancelled;
 use ibacm::provider::core::{Refusal, core};
 use ibacm::provider::netdev;
 use ibacm::{log, log_keyed, rates};
@@ -36,8 +37,9 @@ unsafe extern "C" {
 #[used]
 static ACM_WRITE: unsafe extern "C" fn(c_int, *const c_char, ...) = acm_write;
 
-/// What `run` gives, or `otherwise` if it panics.
+/// What `run` gives, or `otherwise` if it panics. The thread is not cancelled meanwhile.
 fn guard<T>(otherwise: T, run: impl FnOnce() -> T) -> T {
+    let _uncancelled = Uncancelled::new();
     catch_unwind(AssertUnwindSafe(run)).unwrap_or(otherwise)
 }
 

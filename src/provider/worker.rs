@@ -11,6 +11,7 @@ use std::{io, mem};
 use ibacm_wire::sa::SaMad;
 
 use super::calls::{Calls, OpenedDevice};
+use super::cancel::Uncancelled;
 use super::core::{core, this_thread_is};
 use super::handover::Jobs;
 use super::load::Loaded;
@@ -126,7 +127,9 @@ impl Worker {
 
     /// Asks; what comes of it is a [`Notice`] with the id, unless nobody waits for it any more.
     pub fn ask(&self, id: AskId, port: PortId, ep: EpId, call: Call) {
-        self.jobs.push(Job::Ask { id, port, ep, call });
+        // of a plug-in that is blocked, clients may go on to ask and to leave
+        let is_stale = |job: &Job| matches!(job, Job::Ask { id, .. } if !core().is_open(*id));
+        self.jobs.push_sweeping(Job::Ask { id, port, ep, call }, is_stale);
     }
 
     /// The subnet manager wants all registrations once more.
@@ -153,21 +156,27 @@ impl Worker {
         self.jobs.close();
     }
 
-    /// Waits until all is closed, but not past `until`: a plug-in that hangs ends with the process.
-    pub fn join(self, until: Instant) {
-        while self.threads.first().is_some_and(|t| !t.is_finished()) {
-            if Instant::now() >= until {
-                log!(0, "provider {} does not end", self.name);
-                return;
+    /// Waits until all is closed, but not past `until`: a plug-in that hangs ends with the process. Whether it has let go
+    /// of everything.
+    pub fn join(self, until: Instant) -> bool {
+        for thread in &self.threads {
+            while !thread.is_finished() {
+                if Instant::now() >= until {
+                    log!(0, "provider {} does not end", self.name);
+                    return false;
+                }
+                thread::sleep(Duration::from_millis(2));
             }
-            thread::sleep(Duration::from_millis(2));
+            // after the calls, none of which waits for an answer any more
+            self.mads.close();
         }
-        self.mads.close();
+        true
     }
 }
 
 /// The call thread.
 fn make_calls(shared: &Shared, jobs: &Jobs<Job>, mut calls: Calls) {
+    let _uncancelled = Uncancelled::new();
     let mut tree = Tree::default();
     while let Some(job) = jobs.next() {
         match job {
@@ -222,6 +231,7 @@ fn refuse(id: AskId) {
 
 /// The SA thread.
 fn tell_answers(mads: &Jobs<MadEnd>, place: &Place) {
+    let _uncancelled = Uncancelled::new();
     while let Some((token, result)) = mads.next() {
         if let Some(delivery) = core().mad_done(token, result) {
             let _inside = place.enter("a handler of a MAD");

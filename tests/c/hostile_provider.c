@@ -9,9 +9,11 @@
 #define _GNU_SOURCE
 #include <endian.h>
 #include <pthread.h>
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <infiniband/acm_prov.h>
@@ -324,6 +326,31 @@ static void use_closed(void)
 	acm_convert_rate(-1);
 }
 
+/* -- Threads that are cancelled while they call the service -- */
+
+static void *cancelled(void *context)
+{
+	struct job *job = (struct job *)context;
+
+	/* At the first cancellation point: the write of a line, or of the wake-up. */
+	pthread_cancel(pthread_self());
+	if (job)
+		answer(job);
+	else
+		acm_write(0, "hostile: last words\n");
+	pthread_testcancel();
+	acm_write(0, "hostile: it was not cancelled\n");
+	return NULL;
+}
+
+static void cancel_one(struct job *job)
+{
+	pthread_t thread;
+
+	if (!pthread_create(&thread, NULL, cancelled, job))
+		pthread_join(thread, NULL);
+}
+
 /* -- The interface -- */
 
 static int asked(struct ep *ep, struct acm_msg *msg, uint64_t id, int query)
@@ -400,6 +427,9 @@ static int asked(struct ep *ep, struct acm_msg *msg, uint64_t id, int query)
 	} else if (!strncmp(mode, "mad_", 4)) {
 		misuse_mads(ep, job);
 		answer(job);
+	} else if (is("cancel")) {
+		cancel_one(NULL);
+		cancel_one(job);
 	} else if (is("closed")) {
 		use_closed();
 		answer(job);
@@ -536,6 +566,23 @@ static void __attribute__((constructor)) start(void)
 	if (file)
 		fclose(file);
 	acm_write(0, "hostile: %s %d\n", mode, number);
+	if (is("state")) { /* what is the whole process's */
+		sigset_t none;
+
+		sigemptyset(&none);
+		sigprocmask(SIG_SETMASK, &none, NULL);
+		signal(SIGTERM, SIG_IGN);
+		signal(SIGPIPE, SIG_DFL);
+		umask(0);
+		if (chdir("/usr"))
+			acm_write(0, "hostile: there is no /usr\n");
+	}
+}
+
+static void __attribute__((destructor)) end(void)
+{
+	if (is("destructor"))
+		pause();
 }
 
 int provider_query(struct acm_provider **info, uint32_t *version)

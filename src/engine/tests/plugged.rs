@@ -5,12 +5,15 @@ use std::collections::HashSet;
 use super::sim::{MS, Net, gid, ip, ip_kind, name, octets, status, to_ip};
 use super::{from, to, to_name};
 use crate::addr::Addr;
-use crate::engine::{Action, AskId, Call, ClientId, Config, EpId, MESSAGE, Outcome, PortId, ProviderId, Providers};
-use ibacm_wire::PathRecord;
+use crate::engine::{
+    Action, AskId, Call, ClientId, Config, EpId, LocalName, MESSAGE, Outcome, PkeyChoice, PortId, PortInfo, ProviderId,
+    Providers,
+};
 use ibacm_wire::client::{
     COUNTERS, Counter, EP_FLAG_DEST, EP_FLAG_SOURCE, Entry, FLAG_NODELAY, FLAG_QUERY_SA, HDR_LEN, Header, OP_EP_QUERY,
     OP_PERF_QUERY, Status, TYPE_GID, TYPE_IP6, TYPE_NAME, resolve_request,
 };
+use ibacm_wire::{Gid, PathRecord};
 
 /// Prefix of the subnet that hosts of the simulation are in.
 pub const PREFIX: u64 = 0xfe80 << 48;
@@ -342,6 +345,40 @@ fn open_questions_are_bounded() {
     assert!(net.ask(0, &[from(0), to(1)], 0).is_none(), "there is room again");
     net.run(1000 * MS);
     assert_eq!(net.hosts[0].replies.len(), requests.len() + 1, "all are answered in the end");
+}
+
+#[test]
+fn a_provider_that_does_not_answer_takes_nothing_from_another() {
+    let mut net = plugged_net(1);
+    let mut second = PortInfo { port: 2, lid: 50, ..net.hosts[0].port.clone() };
+    second.gids = vec![Gid((u128::from(SECOND) << 64 | 5).to_be_bytes())];
+    let own = |name: &[u8], device: &str, port| LocalName {
+        addr: Addr::name(name),
+        text: name.to_vec(),
+        device: device.to_owned(),
+        port,
+        pkey: PkeyChoice::Default,
+    };
+    let device = second.device.clone();
+    let names = vec![own(b"one", &device, 1), own(b"two", &device, 2)];
+    let engine = &mut net.hosts[0].engine;
+    engine.set_port(net.now, second);
+    engine.set_names(names);
+    net.run(10 * MS);
+    for _ in 0..16_384 {
+        net.start(0, &[from(0), to(1)]);
+    }
+    let too_many = net.ask(0, &[from(0), to(1)], 0).expect("a refusal");
+    assert_eq!(status(&too_many), Status::Enomem as u8);
+    net.hosts[0].told.clear();
+    net.start(0, &[Entry::address(EP_FLAG_SOURCE, TYPE_NAME, b"two"), to(1)]);
+    net.run(0);
+    let asked: Vec<_> = net.hosts[0]
+        .told
+        .iter()
+        .filter_map(|a| if let Action::Ask { provider, .. } = a { Some(*provider) } else { None })
+        .collect();
+    assert_eq!(asked, [ProviderId(1)]);
 }
 
 fn perf_query(data: [u8; 3]) -> Vec<u8> {
