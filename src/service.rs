@@ -323,10 +323,16 @@ fn check_providers(paths: &Files, options: &Options) -> (bool, Vec<String>, Vec<
     let (names, loading) = load::check(&options.provider_lib_path, options.builtin_provider, names_directory(options));
     let (_, assigning) = load::assign_names(options, &names);
     let nobody = (names.is_empty() && !options.builtin_provider).then(|| no_provider(options));
-    let nobody = nobody.map(|text| format!("{}: {text}", paths.opts.display()));
-    let (other, wrong): (Vec<_>, Vec<_>) = loading.into_iter().chain(assigning).partition(|line| line.harmless);
-    let wrong = wrong.iter().map(|line| of_file(line, &paths.opts)).chain(nobody).collect();
-    (!names.is_empty(), wrong, other.iter().map(|line| format!("# {}", of_file(line, &paths.opts))).collect())
+    let of_options = |text: String| format!("{}: {text}", paths.opts.display());
+    let assigning = assigning.into_iter().map(|line| match line.line {
+        Some(_) => (line.harmless, of_file(&line, &paths.opts)),
+        None => (line.harmless, of_options(line.text)),
+    });
+    let nobody = nobody.map(|text| (false, of_options(text)));
+    let all = loading.into_iter().map(|line| (line.harmless, line.text)).chain(assigning).chain(nobody);
+    let (other, wrong): (Vec<_>, Vec<_>) = all.partition(|line| line.0);
+    let texts = |lines: Vec<(bool, String)>| lines.into_iter().map(|line| line.1);
+    (!names.is_empty(), texts(wrong).collect(), texts(other).map(|text| format!("# {text}")).collect())
 }
 
 /// Reads the files, prints the effective options and everything that is wrong in them. Objects of plug-ins are tried.

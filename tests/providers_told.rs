@@ -15,7 +15,7 @@ use std::time::{Duration, Instant};
 
 use ibacm_wire::client::Status;
 use run::Tool;
-use trial::{HOSTILE, LIMIT, SUBNET, Trial};
+use trial::{HOSTILE, SUBNET, Trial};
 use util::client::between;
 use util::{Client, Program, wait_for};
 
@@ -108,7 +108,7 @@ fn advice_names_the_provider_that_was_asked() {
     let ran = Tool::Ours.words(&trial.lab, "H1", "check");
     assert!(ran.stdout.contains("paths are found by the provider hostile, a plug-in"), "{ran:?}");
     // Nor is the plug-in's port to be a member of the built-in provider's groups.
-    let member = |l: &&str| l.contains("member") && l.contains("mlx5_0");
+    let member = |l: &&str| l.split_whitespace().nth(1) == Some("group") && l.contains("mlx5_0");
     assert_eq!(ran.stdout.lines().find(member), None, "{ran:?}");
     trial.stop();
 }
@@ -127,10 +127,10 @@ fn who_serves_nothing_is_told_and_lines_have_numbers() {
     assert!(daemon.said().contains(idle), "{}", daemon.said());
     drop(daemon);
     let (said, good) = check(&directory);
-    assert!(said.contains(&format!("\n{idle}\n")) && !good, "{said}");
+    assert!(said.contains(&format!("\n/etc/rdma/ibacm_opts.cfg: {idle}\n")) && !good, "{said}");
     // Where somebody has chosen, it may be meant so.
     let (said, good) = check(&format!("{directory}provider ibacmp default\n"));
-    assert!(said.contains(&format!("\n# {idle}\n")) && good, "{said}");
+    assert!(said.contains(&format!("\n# /etc/rdma/ibacm_opts.cfg: {idle}\n")) && good, "{said}");
     let (said, good) = check(&format!("{directory}provider hostile default\nprovider x 0x12\n"));
     let finding = "/etc/rdma/ibacm_opts.cfg:3: warning: 'provider x 0x0000000000000012' has no effect: ";
     assert!(said.contains(finding) && !good, "{said}");
@@ -140,5 +140,4 @@ fn who_serves_nothing_is_told_and_lines_have_numbers() {
     let daemon = lab.ours("H1", "");
     assert!(!daemon.said().contains("provider"), "{}", daemon.said());
     assert_eq!(daemon.stop(), Some(0));
-    assert!(LIMIT < 2000, "who is late here is so before counters are");
 }

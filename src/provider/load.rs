@@ -196,8 +196,7 @@ fn trusted_directory(dir: &Path) -> Result<(), Unusable> {
     let (mut at, mut ahead) = (PathBuf::from("/"), names(&absolute));
     let mut status = fs::metadata(&at).map_err(Unusable::System)?;
     let mut links = 0;
-    loop {
-        let Some(name) = ahead.pop() else { break };
+    while let Some(name) = ahead.pop() {
         let way = |path: &Path, why| Err(Unusable::Way(path.to_owned(), why));
         if let Err(why) = trusted_on_the_way(&status) {
             return way(&at, why);
