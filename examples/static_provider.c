@@ -15,7 +15,10 @@
  *
  *   # address     GID                        LID  [SL [MTU in bytes [rate in Gb/s]]]
  *   node2         fe80::2:c903:0:1491        4
- *   10.77.0.2     fe80::2:c903:0:1491        4    0   2048  100
+ *   10.77.0.2     fe80::2:c903:0:1491        4    0   2048  10
+ *
+ * GID and LID are what ibstat says on that host. MTU and rate may not be more than both ports and all links between them
+ * have: `saquery -p --src-to-dst OWN:THEIRS`, or on the simulated subnet of this project 2048 and 10.
  *
  * The rules that it keeps, and that yours has to keep, are marked with "Rule:".
  */

@@ -22,6 +22,15 @@ fn share_of_receives(wanted: usize, endpoints: usize) -> usize {
     wanted.min((RECEIVES / endpoints.max(1)).max(FEWEST_RECEIVES))
 }
 
+/// What lines of one kind have in common: how they begin. Where they name a provider, which there are few of, all but the
+/// numbers.
+fn kind_of(text: &str) -> Vec<u8> {
+    match text.starts_with("provider ") {
+        true => text.bytes().filter(|b| !b.is_ascii_digit()).take(128).collect(),
+        false => text.bytes().take(8).collect(),
+    }
+}
+
 impl Daemon {
     /// Does everything that the engine wants, and what it wants after that.
     pub(super) fn do_actions(&mut self) {
@@ -79,13 +88,11 @@ impl Daemon {
                 Action::Plugged { port } => self.plugged(port),
                 Action::Ask { provider, port, ep, id, call } => self.ask_provider(provider, port, ep, id, call),
                 Action::Forget { id } => drop(core().close_ask(id)),
+                Action::Late { provider, function, waited } => self.provider_late(provider, function, waited),
                 Action::Reregister { provider, port } => self.reregister_provider(provider, port),
                 Action::MadDone { token, result } => self.mad_done(token, result),
                 Action::Log { level, limited: false, text } => log!(level, "{text}"),
-                // Of one kind are the lines that begin alike.
-                Action::Log { level, text, .. } => {
-                    crate::log_keyed!(level, text.bytes().take(8).collect::<Vec<_>>(), "{text}")
-                }
+                Action::Log { level, text, .. } => crate::log_keyed!(level, kind_of(&text), "{text}"),
             }
         }
     }
@@ -211,6 +218,15 @@ impl Daemon {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn lines_about_providers_are_of_one_kind_where_only_numbers_differ() {
+        let line = |name: &str, n: u32| kind_of(&format!("provider {name}: malformed answer: {n} bytes"));
+        assert_eq!(line("a", 1), line("a", 17));
+        assert_ne!(line("a", 1), line("b", 1));
+        assert_ne!(line("a", 1), kind_of("provider a: no answer"));
+        assert_eq!(kind_of("no answer from 1.2.3.4"), kind_of("no answer from a stranger's text"));
+    }
 
     #[test]
     fn many_endpoints_share_their_receives() {

@@ -114,7 +114,7 @@ impl Daemon {
     }
 
     /// Whoever still waits for an answer is told that there will be none.
-    fn refuse_the_rest(&mut self) {
+    pub(super) fn refuse_the_rest(&mut self) {
         let ports: Vec<PortId> = self.ports.keys().copied().collect();
         for port in ports {
             self.engine.port_gone(self.now, port);

@@ -1,10 +1,10 @@
 //! Plug-ins in the loop: what the engine wants of them goes to their threads, what comes from those goes to the engine.
 
 use std::collections::VecDeque;
-use std::io;
 use std::rc::Rc;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
+use std::{fmt, io};
 
 use mio::{Token, Waker};
 
@@ -24,6 +24,19 @@ use ibacm_wire::sa::SaMad;
 const SHARE: usize = 256;
 /// How long plug-ins may take to close what they have open when the service ends.
 const CLOSE: Duration = Duration::from_secs(2);
+
+/// Who is in one call for less than this is not the one who is waited for.
+const BUSY: Duration = Duration::from_secs(1);
+
+/// A time for people.
+struct Seconds(Duration);
+
+impl fmt::Display for Seconds {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let digits = usize::from(self.0 < Duration::from_secs(10) && self.0.subsec_millis() >= 100);
+        write!(f, "{:.digits$} s", self.0.as_secs_f64())
+    }
+}
 
 /// Plug-ins at work.
 #[derive(Default)]
@@ -60,6 +73,7 @@ impl Daemon {
         if loaded.is_empty() {
             return Ok(());
         }
+        core().set_names(loaded.iter().map(|l| l.name.clone()).collect());
         core().set_waker(Waker::new(self.poll.registry(), token::pack(kind::WAKER, 0, 0))?);
         for (number, loaded) in (0..).zip(loaded) {
             self.providers.workers.push(Worker::start(ProviderId(number), loaded)?);
@@ -69,10 +83,19 @@ impl Daemon {
 
     /// Has plug-ins close what they have open, since the service ends.
     pub fn stop_providers(&mut self) {
+        if self.providers.workers.is_empty() {
+            return;
+        }
+        // a plug-in that waits for the SA is told that there will be no answer
+        self.refuse_the_rest();
         let workers = std::mem::take(&mut self.providers.workers);
         workers.iter().for_each(Worker::close);
         let until = Instant::now() + CLOSE;
-        workers.into_iter().for_each(|w| w.join(until));
+        let ended: Vec<bool> = workers.into_iter().map(|w| w.join(until)).collect();
+        if ended.contains(&false) {
+            // it may be in the middle of using them
+            std::mem::forget(std::mem::take(&mut self.providers.held));
+        }
     }
 
     /// What is to be open for a port has changed.
@@ -95,16 +118,40 @@ impl Daemon {
         for (number, worker) in (0..).zip(&self.providers.workers) {
             worker.want(port, wanted.take_if(|_| provider == Some(ProviderId(number))));
         }
+        // a plug-in that is blocked says nothing of devices that come and go meanwhile
+        self.let_go();
     }
 
     /// Asks a plug-in.
     pub(super) fn ask_provider(&mut self, provider: ProviderId, port: PortId, ep: EpId, id: AskId, call: Call) {
         match self.providers.worker(provider) {
             Some(worker) => {
-                core().open_ask(id);
+                core().open_ask(id, provider);
                 worker.ask(id, port, ep, call);
             }
             None => self.engine.provider_refused(self.now, id),
+        }
+    }
+
+    /// Says that a plug-in has not answered in time, and where it is.
+    pub(super) fn provider_late(&self, provider: ProviderId, function: &'static str, waited: Duration) {
+        let Some(worker) = self.providers.worker(provider) else { return };
+        let name = worker.name();
+        match worker.place().filter(|at| at.1 >= waited.min(BUSY)) {
+            Some((call, time)) => {
+                crate::log_keyed!(
+                    0,
+                    (provider, call),
+                    "provider {name}: in {call} for {}, and answers nothing meanwhile",
+                    Seconds(time)
+                );
+            }
+            None => crate::log_keyed!(
+                0,
+                (provider, function),
+                "provider {name}: no answer to {function} for {}",
+                Seconds(waited)
+            ),
         }
     }
 

@@ -6,10 +6,12 @@
 mod daemon;
 mod lock;
 mod signals;
+mod state;
 
 pub use daemon::{DaemonError, Ready, daemonise};
 pub use lock::{LockError, LockFile};
 pub use signals::{Signal, Signals};
+pub use state::Kept;
 
 use std::io;
 
@@ -17,6 +19,12 @@ use std::io;
 /// what it takes away already. Sockets that must be open to all need their mode set by name.
 pub fn tighten_umask() {
     sys::tighten_umask(0o022);
+}
+
+/// Ends the process without what shared objects do at its end: threads of plug-ins may still run, and what a plug-in's
+/// destructor waits for nobody knows. With rdma-core's service none runs either: a signal ends it.
+pub fn end_now(code: u8) -> ! {
+    sys::end_now(code)
 }
 
 /// Raises the limit of open descriptors as far as it goes, and says how far that is.
@@ -42,6 +50,11 @@ mod sys {
     pub(super) fn tighten_umask(bits: libc::mode_t) {
         // SAFETY: no pointers. Nothing but setting the mask tells what it was.
         unsafe { libc::umask(libc::umask(0o777) | bits) };
+    }
+
+    pub(super) fn end_now(code: u8) -> ! {
+        // SAFETY: takes a number.
+        unsafe { libc::_exit(code.into()) }
     }
 
     pub(super) fn hostname() -> io::Result<Vec<u8>> {

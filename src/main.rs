@@ -53,12 +53,17 @@ fn main() -> ExitCode {
     }
     log!(0, "serving");
     let code = match service.run() {
-        Ok(()) => ExitCode::SUCCESS,
+        Ok(()) => 0,
         Err(e) => {
             log!(0, "error: the loop ended: {e}");
-            ExitCode::from(EXIT_FAILURE)
+            EXIT_FAILURE
         }
     };
+    let plugged = service.is_plugged();
+    drop(service);
     log::finish();
-    code
+    if plugged {
+        lifecycle::end_now(code);
+    }
+    ExitCode::from(code)
 }

@@ -98,6 +98,18 @@ pub enum AddrPreload {
     AcmHosts,
 }
 
+/// Where a line stands in its file, from 1, if it does. What lines say does not depend on it: all are equal.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct LineNumber(pub Option<usize>);
+
+impl PartialEq for LineNumber {
+    fn eq(&self, _: &LineNumber) -> bool {
+        true
+    }
+}
+
+impl Eq for LineNumber {}
+
 /// One `provider NAME PREFIX` line.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ProviderLine {
@@ -105,6 +117,8 @@ pub struct ProviderLine {
     pub name: String,
     /// The subnet prefix that it serves, as a number (host order).
     pub prefix: u64,
+    /// Where it stands.
+    pub line: LineNumber,
 }
 
 /// Every option, with the name that it has in the file. [`Options::default`] is what holds without a file.
@@ -128,6 +142,8 @@ pub struct Options {
     pub provider_lib_path: PathBuf,
     /// Name of the provider for subnets that no line names (`provider NAME default`).
     pub default_provider: String,
+    /// Where it says so.
+    pub default_line: LineNumber,
     /// Providers of single subnets, in the file's order.
     pub providers: Vec<ProviderLine>,
     /// The built-in provider serves subnets too.
@@ -194,6 +210,7 @@ impl Default for Options {
             acme_plus_kernel_only: false,
             provider_lib_path: PathBuf::from(dirs::PROVIDERS),
             default_provider: String::from(BUILTIN),
+            default_line: LineNumber(None),
             providers: Vec::new(),
             builtin_provider: true,
             provider_timeout: 30_000,
@@ -297,18 +314,30 @@ fn provider_line(options: &mut Options, number: usize, values: &[&[u8]], finding
         }
     };
     if subnet.eq_ignore_ascii_case(b"default") {
-        options.default_provider = name;
+        let before = &options.default_provider;
+        if let Some(line) = options.default_line.0.filter(|_| !before.eq_ignore_ascii_case(&name)) {
+            let (before, name) = (quote(before.as_bytes()), quote(name.as_bytes()));
+            findings.warn(number, format!("provider: {name} is the default, and no longer {before} of line {line}"));
+        }
+        (options.default_provider, options.default_line) = (name, LineNumber(Some(number)));
         return true;
     }
     let Some(prefix) = table::c_number(subnet) else {
-        findings.warn(number, format!("provider: bad subnet prefix {}, expected a number or 'default'", quote(subnet)));
+        let expected = "expected a number (hexadecimal with 0x in front) or 'default'";
+        findings.warn(number, format!("provider: bad subnet prefix {}, {expected}", quote(subnet)));
         return false;
     };
+    // sixteen digits are what a prefix has in hexadecimal
+    if subnet.len() == 16 && std::str::from_utf8(subnet).is_ok_and(|s| u64::from_str_radix(s, 16) != Ok(prefix)) {
+        let prefix = format!("{prefix:#018x}");
+        findings
+            .warn(number, format!("provider: {} is {prefix}; if it is hexadecimal, put 0x in front", quote(subnet)));
+    }
     if options.providers.len() == MAX_PROVIDERS {
         findings.warn(number, format!("provider: more than {MAX_PROVIDERS} lines, this one is ignored"));
         return false;
     }
-    options.providers.push(ProviderLine { name, prefix });
+    options.providers.push(ProviderLine { name, prefix, line: LineNumber(Some(number)) });
     true
 }
 

@@ -7,12 +7,14 @@
 
 pub mod abi;
 pub mod calls;
+pub mod cancel;
 pub mod core;
 pub mod handover;
 pub mod load;
 pub mod mads;
 pub mod netdev;
 mod object;
+pub mod place;
 mod probe;
 mod registry;
 mod sync;

@@ -67,6 +67,11 @@ pub struct Service {
 }
 
 impl Service {
+    /// Whether plug-ins are loaded.
+    pub fn is_plugged(&self) -> bool {
+        self.plugged
+    }
+
     /// Serves until a signal ends it.
     ///
     /// # Errors
@@ -166,15 +171,26 @@ fn begin(files: &Files, systemd: Option<&mut Environment>) -> Result<Service, St
 /// Loads the plug-ins, and says which provider serves which subnet.
 fn load_providers(files: &Files, options: &Options) -> Result<(Vec<Loaded>, Providers), StartError> {
     core().set_opts_file(&files.opts);
+    // a constructor that changes signals would have SIGHUP end the service
+    let kept = lifecycle::Kept::new();
     let (plugins, loading) = load::load(&options.provider_lib_path, options.builtin_provider, names_directory(options));
+    drop(kept);
     let (providers, assigning) = load::assign(options, &plugins);
     for line in loading.iter().chain(&assigning) {
-        log!(line.level, "{}", line.text);
+        log!(line.level, "{}", of_file(line, &files.opts));
     }
     if plugins.is_empty() && !options.builtin_provider {
         return Err(StartError(no_provider(options)));
     }
     Ok((plugins, providers))
+}
+
+/// What there is to say, with the line of the options file that it is about.
+fn of_file(line: &load::Line, opts: &Path) -> String {
+    match line.line {
+        Some(number) => format!("{}:{number}: warning: {}", opts.display(), line.text),
+        None => line.text.clone(),
+    }
 }
 
 /// Whether somebody wants plug-ins from a directory of his own.
@@ -306,12 +322,17 @@ fn check_providers(paths: &Files, options: &Options) -> (bool, Vec<String>, Vec<
     core().set_opts_file(&paths.opts);
     let (names, loading) = load::check(&options.provider_lib_path, options.builtin_provider, names_directory(options));
     let (_, assigning) = load::assign_names(options, &names);
-    let (wrong, other): (Vec<_>, Vec<_>) = loading.into_iter().partition(|line| line.level == 0);
     let nobody = (names.is_empty() && !options.builtin_provider).then(|| no_provider(options));
-    let of_options = assigning.into_iter().map(|line| line.text).chain(nobody);
-    let of_options = of_options.map(|text| format!("{}: {text}", paths.opts.display()));
-    let wrong = wrong.into_iter().map(|line| line.text).chain(of_options).collect();
-    (!names.is_empty(), wrong, other.into_iter().map(|line| format!("# {}", line.text)).collect())
+    let of_options = |text: String| format!("{}: {text}", paths.opts.display());
+    let assigning = assigning.into_iter().map(|line| match line.line {
+        Some(_) => (line.harmless, of_file(&line, &paths.opts)),
+        None => (line.harmless, of_options(line.text)),
+    });
+    let nobody = nobody.map(|text| (false, of_options(text)));
+    let all = loading.into_iter().map(|line| (line.harmless, line.text)).chain(assigning).chain(nobody);
+    let (other, wrong): (Vec<_>, Vec<_>) = all.partition(|line| line.0);
+    let texts = |lines: Vec<(bool, String)>| lines.into_iter().map(|line| line.1);
+    (!names.is_empty(), texts(wrong).collect(), texts(other).map(|text| format!("# {text}")).collect())
 }
 
 /// Reads the files, prints the effective options and everything that is wrong in them. Objects of plug-ins are tried.

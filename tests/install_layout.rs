@@ -135,6 +135,12 @@ fn everything_is_where_the_package_has_it() {
         "/usr/share/zsh/vendor-completions/_ib_acme",
     ];
     assert_eq!(more, wanted);
+    // What is read where it is installed leads nowhere else.
+    let page = fs::read_to_string(root.file("/usr/share/doc/ibacm/providers.md")).unwrap();
+    for link in page.split("](").skip(1).filter_map(|rest| rest.split(')').next()) {
+        let target = Path::new("/usr/share/doc/ibacm").join(link.split('#').next().unwrap());
+        assert!(link.starts_with("https:") || root.file(&target.display().to_string()).exists(), "{link}");
+    }
     let version = succeed(Command::new(root.file("/usr/bin/ib_acme")).arg("--version"));
     assert_eq!(version, concat!("ib_acme ", env!("CARGO_PKG_VERSION"), "\n"));
     for page in ["man1/ib_acme.1.gz", "man7/ibacm_prov.7.gz", "man8/ibacm.8.gz"] {

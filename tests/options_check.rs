@@ -182,7 +182,7 @@ fn plugins_are_tried_and_named() {
         "%/dies.so: not used: it crashes while it is loaded (abort)",
         "%/silent.so: not used: it lacks the function open_device",
         "# %/own.so: not used: ibacmp is built in, and builtin_provider is yes",
-        "%/opts: 'provider late 0x0000000000000001' has no effect: there is no such provider (there are: ibacmp)",
+        "%/opts:2: warning: 'provider late 0x0000000000000001' has no effect: there is no such provider (there are: ibacmp)",
     ] {
         assert!(said.iter().any(|l| l == line), "no {line}: {said:#?}");
     }

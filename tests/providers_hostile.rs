@@ -5,146 +5,29 @@
 mod plugin;
 #[path = "util/rob.rs"]
 mod rob;
+#[path = "util/trial.rs"]
+mod trial;
 #[allow(unused_imports, reason = "each test program uses a part of it")]
 mod util;
 
-use std::path::PathBuf;
-use std::sync::LazyLock;
 use std::time::{Duration, Instant};
 
+use ibacm_wire::PathRecord;
 use ibacm_wire::client::{Counter, EP_FLAG_DEST, EP_FLAG_SOURCE, Entry, HDR_LEN, Status};
-use ibacm_wire::{Gid, PathRecord};
-use plugin::{build, lay_down};
+use plugin::lay_down;
+use trial::{CLIENTS, HOSTILE, LIMIT, SOON, SUBNET, Trial};
 use util::client::{between, ip, name};
-use util::{Client, Daemon, Lab, Program, Shared, sa, wait_for};
-
-static SUBNET: Shared = Shared::new(|o| (o.hosts, o.hcas) = (2, 2));
-
-static HOSTILE: LazyLock<PathBuf> = LazyLock::new(|| build("tests/c/hostile_provider.c"));
-
-/// Time that a provider has for an answer here, in milliseconds.
-const LIMIT: u64 = 1500;
-/// Clients that ask at a time.
-const CLIENTS: usize = 20;
-/// What is answered from memory takes no longer, on a busy machine either.
-const SOON: Duration = Duration::from_secs(1);
-
-/// Two ports of H1: the first is the provider's, the second, in another subnet, the built-in one's.
-struct Trial<'a> {
-    // The service ends first.
-    daemon: Daemon,
-    lab: Lab<'a>,
-}
-
-impl Trial<'_> {
-    /// Starts the service with a provider that behaves so. Its ports may not come to anything.
-    fn start(mode: &str, more: &str) -> Trial<'static> {
-        let lab = rob::enter(&SUBNET);
-        lab.inject("port H1 dev=mlx5_1 gid=fec0:0:0:1::1").unwrap();
-        lab.write("H1", "/etc/rdma/ibacm_addr.cfg", "one mlx5_0 1 default\ntwo mlx5_1 1 default\n");
-        let options = lay_down(&lab, "H1", &[&HOSTILE])
-            + "provider hostile default\nprovider IBACMP 0xfec0000000000001\n"
-            + &format!("provider_timeout {LIMIT}\nhostile {mode}\n{more}");
-        let daemon = lab.start_configured(Program::Ours, "H1", &options);
-        let trial = Trial { daemon, lab };
-        let joined = wait_for(util::PATIENCE, || {
-            let ports = trial.lab.ports().ok()?;
-            let port = ports.iter().find(|p| p.host == "H1" && p.device == "mlx5_1")?;
-            (!port.joined.is_empty()).then_some(())
-        });
-        assert!(joined.is_some(), "{mode}: the other port: {}", trial.daemon.said());
-        trial
-    }
-
-    fn client(&self) -> Client {
-        Client::connect(&self.lab, "H1")
-    }
-
-    /// The other port, and what needs no provider, are served as ever.
-    fn others_are_well(&self, mode: &str) {
-        let begin = Instant::now();
-        let mut client = self.client();
-        let own = client.resolve(&[name(EP_FLAG_SOURCE, "two"), name(EP_FLAG_DEST, "TWO")]).path();
-        assert_eq!(own.sgid(), Gid([0xfe, 0xc0, 0, 0, 0, 0, 0, 1, 0, 0, 0, 0, 0, 0, 0, 1]), "{mode}");
-        let ports = self.lab.ports().unwrap();
-        let port = |host: &str, device: &str| ports.iter().find(|p| p.host == host && p.device == device).unwrap();
-        let mut wanted = PathRecord::default();
-        wanted.set_slid(port("H1", "mlx5_1").lid);
-        wanted.set_dlid(port("H2", "mlx5_1").lid);
-        assert_eq!(client.resolve(&[Entry::path(0, &wanted)]).path().dlid(), wanted.dlid(), "{mode}");
-        client.counters();
-        let names = [1, 2].map(|n| {
-            let bytes = client.endpoint(n, 0).bytes;
-            String::from_utf8_lossy(&bytes[HDR_LEN + 16..HDR_LEN + 80]).trim_end_matches('\0').to_owned()
-        });
-        assert!(names.contains(&"ibacmp".to_owned()) && names.contains(&"hostile".to_owned()), "{mode}: {names:?}");
-        assert!(begin.elapsed() < SOON, "{mode}: {:?}", begin.elapsed());
-    }
-
-    /// Each of many clients asks three times, and gets one answer each time: their statuses.
-    fn everybody_is_answered(&self, mode: &str) -> Vec<u8> {
-        let mut clients: Vec<Client> = (0..CLIENTS).map(|_| self.client()).collect();
-        let mut statuses = Vec::new();
-        for round in 0..3 {
-            let question = |n: usize| between("10.77.0.1", &format!("10.77.{round}.{}", 100 + n));
-            let begin = Instant::now();
-            let tids: Vec<u64> = clients.iter_mut().enumerate().map(|(n, c)| c.ask(&question(n))).collect();
-            for (n, client) in clients.iter_mut().enumerate() {
-                let reply = client.recv().unwrap_or_else(|| panic!("{mode}: client {n} is thrown out"));
-                let h = &reply.header;
-                assert_eq!((h.tid, h.version, h.opcode, h.data), (tids[n].to_ne_bytes(), 1, 0x81, [0; 3]), "{mode}");
-                if h.status == 0 && mode != "other" && !mode.starts_with("malformed") {
-                    let wanted = Gid(question(n)[1].info[..16].try_into().unwrap());
-                    assert_eq!(reply.path().dgid(), wanted, "{mode}: somebody else's answer");
-                }
-                assert!(h.status == 0 || reply.bytes.len() == HDR_LEN, "{mode}: {reply:?}");
-                statuses.push(h.status);
-            }
-            assert!(begin.elapsed() < Duration::from_millis(LIMIT) + SOON, "{mode}: {:?}", begin.elapsed());
-        }
-        for client in &mut clients {
-            assert!(client.is_silent(Duration::from_millis(20)), "{mode}: an answer too many");
-        }
-        statuses
-    }
-
-    /// All answers have this status.
-    fn all_are(&self, mode: &str, wanted: Status) {
-        let statuses = self.everybody_is_answered(mode);
-        assert!(statuses.iter().all(|s| *s == wanted as u8), "{mode}: {statuses:?}\n{}", self.daemon.said());
-        self.others_are_well(mode);
-    }
-
-    /// Waits until the provider's port is open: its first call has been answered with a success.
-    fn open(&self) {
-        plugin::until(&self.lab, "H1", &between("10.77.0.1", "10.77.0.9"), 0);
-    }
-
-    /// Ends the service; how long that took.
-    fn stop(self) -> (Duration, String) {
-        let begin = Instant::now();
-        let pid = self.daemon.pid();
-        self.daemon.signal("TERM");
-        let gone = wait_for(Duration::from_secs(5), || {
-            let state = std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
-            (state.is_empty() || state.contains(") Z ")).then_some(())
-        });
-        assert!(gone.is_some(), "it does not end: {}", self.daemon.said());
-        let (took, said) = (begin.elapsed(), self.daemon.said());
-        assert_eq!(self.daemon.wait(), Some(0), "{said}");
-        (took, said)
-    }
-}
+use util::{Client, sa, wait_for};
 
 #[test]
 fn answers_are_given_once_whoever_gives_them() {
-    for mode in ["good", "thread", "twice", "both", "unknown", "threads", "answer_and_error", "closed"] {
+    for mode in ["good", "thread", "twice", "both", "unknown", "threads", "answer_and_error", "closed", "cancel"] {
         let trial = Trial::start(mode, "");
         trial.open();
         trial.all_are(mode, Status::Success);
         let said = trial.daemon.said();
         // What the provider itself found wrong.
-        for found in ["a MAD for", "a GID of no port"] {
+        for found in ["a MAD for", "a GID of no port", "it was not cancelled"] {
             assert!(!said.contains(&format!("hostile: {found}")), "{mode}: {said}");
         }
         let refused = ["twice", "both", "unknown", "threads"].contains(&mode);
@@ -298,6 +181,66 @@ fn who_blocks_holds_up_only_his_own_clients() {
     let (took, said) = trial.stop();
     assert!(took < Duration::from_secs(4), "{took:?}");
     assert!(said.contains("provider hostile does not end"), "{said}");
+}
+
+#[test]
+fn who_has_left_takes_no_room_at_a_provider_that_blocks() {
+    let trial = Trial::start("block 600000", "");
+    let mut first = trial.client();
+    first.ask(&between("10.77.0.1", "10.77.0.9"));
+    assert!(first.is_silent(Duration::from_millis(200)));
+    let before = rob::memory(trial.daemon.pid());
+    for _ in 0..500 {
+        let mut client = trial.client();
+        for _ in 0..200 {
+            client.ask(&between("10.77.0.1", "10.77.0.9"));
+        }
+        // until they are taken
+        client.is_silent(Duration::from_millis(1));
+    }
+    trial.others_are_well("block");
+    let memory = rob::memory(trial.daemon.pid());
+    assert!(memory < before + 16_000, "{before} KiB, then {memory} KiB");
+    trial.stop();
+}
+
+#[test]
+fn who_blocks_keeps_no_devices_that_are_gone() {
+    let trial = Trial::start("block 600000", "");
+    let mut client = trial.client();
+    client.ask(&between("10.77.0.1", "10.77.0.9"));
+    assert!(client.is_silent(Duration::from_millis(200)));
+    let open = || std::fs::read_dir(format!("/proc/{}/fd", trial.daemon.pid())).unwrap().count();
+    let before = open();
+    for _ in 0..5 {
+        trial.lab.inject("device-remove H1").unwrap();
+        std::thread::sleep(Duration::from_millis(500));
+        trial.lab.inject("device-restore H1").unwrap();
+        std::thread::sleep(Duration::from_millis(2500));
+    }
+    // the one that it has open, which is gone, and the one that it may have when it comes back
+    let few = wait_for(util::PATIENCE, || (open() <= before + 4).then_some(()));
+    assert!(few.is_some(), "{before} descriptors, then {}", open());
+    trial.stop();
+}
+
+#[test]
+fn the_end_waits_for_no_destructor() {
+    let trial = Trial::start("destructor", "");
+    trial.open();
+    let (took, _) = trial.stop();
+    assert!(took < SOON, "{took:?}");
+}
+
+#[test]
+fn signals_are_the_services_whatever_a_constructor_does() {
+    let trial = Trial::start("state", "");
+    trial.open();
+    trial.daemon.signal("HUP");
+    trial.all_are("state", Status::Success);
+    let directory = std::fs::read_link(format!("/proc/{}/cwd", trial.daemon.pid())).unwrap();
+    assert_ne!(directory, std::path::Path::new("/usr"));
+    trial.stop();
 }
 
 #[test]

@@ -49,8 +49,15 @@ fn the_service_is_confined() {
 #[test]
 fn the_units_have_what_others_rely_on() {
     let [service, socket] = ["ibacm.service", "ibacm.socket"].map(read);
-    for line in ["ExecStart=/usr/sbin/ibacm --systemd", "Type=notify", "WantedBy=rdma-hw.target", "Wants=ibacm.socket"]
-    {
+    for line in [
+        "ExecStart=/usr/sbin/ibacm --systemd",
+        "Type=notify",
+        "WantedBy=rdma-hw.target",
+        "Wants=ibacm.socket",
+        // It comes back whatever ended it, and however often.
+        "Restart=always",
+        "StartLimitIntervalSec=0",
+    ] {
         assert!(service.lines().any(|l| l == line), "{line}");
     }
     for line in [
@@ -71,7 +78,7 @@ fn the_units_have_what_others_rely_on() {
 
 #[test]
 fn the_manuals_are_well_formed() {
-    for page in ["ib_acme.1", "ibacm.7", "ibacm.8"] {
+    for page in ["ib_acme.1", "ibacm.7", "ibacm.8", "ibacm_prov.7"] {
         let page = package(&format!("man/{page}"));
         let said = text(&run(Command::new("mandoc").args(["-T", "lint", "-W", "style"]).arg(&page)));
         // Which other manuals are installed here says nothing of ours.

@@ -1,7 +1,6 @@
 //! What to do next when a path is not found, where this program knows more of the question than the library does.
 
 use std::net::IpAddr;
-use std::time::Duration;
 
 use libibacm::{Client, Error, Status};
 
@@ -9,9 +8,7 @@ use crate::address::{Destination, Unfit};
 use crate::cli::{Format, Options};
 use crate::expand::leading_number;
 use crate::fault::Fault;
-
-/// How long a question may take that only makes advice better.
-const SOON: Duration = Duration::from_secs(1);
+use crate::provider::{Plugins, SOON};
 
 const GIDS: &str = "-f g takes GIDs, as fe80::2:c903:0:1";
 
@@ -80,8 +77,30 @@ fn has_none(client: &Client) -> bool {
     quick.endpoint(1).is_err_and(|e| e.status() == Some(Status::Einval))
 }
 
-/// For a question that the service has refused.
+/// For a question that the service has refused, whichever provider it was put to.
 pub fn refused(
+    client: &Client,
+    destination: &Destination,
+    source: Option<&str>,
+    options: &Options,
+    e: &Error,
+) -> Option<String> {
+    let usual = by_the_service(client, destination, source, options, e);
+    // These a provider may have given; others are the service's own.
+    match e.status() {
+        Some(Status::Etimedout | Status::Enodata | Status::Einval | Status::Edestaddr) => {}
+        Some(_) => return usual,
+        None => match e {
+            Error::Status(_) => {}
+            _ => return usual,
+        },
+    }
+    let usual = usual.unwrap_or_else(|| e.advice().to_owned());
+    Some(Plugins::ask(client, source).advise(usual))
+}
+
+/// For a question that the built-in provider has refused, or the service itself.
+fn by_the_service(
     client: &Client,
     destination: &Destination,
     source: Option<&str>,

@@ -31,6 +31,7 @@ use report::{Finding, Level, Report};
 
 use crate::fault::Fault;
 use crate::out::Out;
+use crate::provider::{self, Plugins};
 use crate::say;
 use crate::scope::Link;
 use crate::verdict;
@@ -204,7 +205,8 @@ fn look_for_members(
 ) {
     let mut groups = Vec::new();
     let mut questions = Vec::new();
-    for endpoint in endpoints {
+    // What groups a plug-in has its ports in, if any, is its own affair.
+    for endpoint in endpoints.iter().filter(|e| provider::plugin(e).is_none()) {
         let mine = |l: &Line| l.port().device_guid == endpoint.device_guid && l.port().number == endpoint.port;
         // No group has to take a limited member, which has been found already.
         let takes = |l: &Line| !l.port().is_limited_in(endpoint.pkey);
@@ -231,7 +233,7 @@ fn look_for_members(
 /// nothing.
 fn look_for_notices(report: &mut Report, client: &Client, endpoints: &[Endpoint], ports: &[Port]) {
     let mut seen = Vec::new();
-    for (endpoint, number) in endpoints.iter().zip(1..=u8::MAX) {
+    for (endpoint, number) in endpoints.iter().zip(1..=u8::MAX).filter(|(e, _)| provider::plugin(e).is_none()) {
         let Some(port) = service::port_of(endpoint, ports).map(Port::name).filter(|name| !seen.contains(name)) else {
             continue;
         };
@@ -295,7 +297,10 @@ fn resolve(
     client.many(targets.iter().map(|(_, _, request)| request.clone()), |i, result| {
         let Some((subject, target, _)) = targets.get(i) else { return };
         let result = result.and_then(path);
-        report.add(match target {
+        // Where a plug-in has been asked, what helps with the built-in provider may not.
+        let plugins =
+            Plugins::of(endpoints, Some(subject).filter(|_| matches!(target, Target::Own(_))).map(String::as_str));
+        let finding = match target {
             Target::Own(port) => paths::own(subject, *port, &result, !lines.silent),
             Target::Peer(_, Some(link)) if result.as_ref().is_ok_and(|path| !link.has(&path.record)) => {
                 let fault = result.as_ref().map(|path| link.missed(&path.record));
@@ -303,7 +308,8 @@ fn resolve(
                 return;
             }
             Target::Peer(d, _) => paths::peer(subject, d, &result, !lines.silent, arguments.limit),
-        });
+        };
+        report.add(Finding { remedy: finding.remedy.map(|usual| plugins.advise(usual)), ..finding });
         found.extend(result.ok().map(|path| (subject.clone(), path)));
     });
     found

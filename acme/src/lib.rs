@@ -22,6 +22,7 @@ pub mod option_table;
 pub mod out;
 pub mod path;
 pub mod progress;
+pub mod provider;
 pub mod query;
 pub mod resolve;
 pub mod run;

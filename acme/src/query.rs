@@ -2,7 +2,7 @@
 
 use std::net::IpAddr;
 
-use libibacm::{Address, Client, Counters, Error, Scope, Status};
+use libibacm::{Address, Client, Counters, Error, Reply, Request, Scope, Status, Violation};
 
 use crate::address;
 use crate::cli::{Format, Options, Perf};
@@ -10,6 +10,7 @@ use crate::document::Answers;
 use crate::fault::{Fault, Outcome};
 use crate::json::Json;
 use crate::out::Out;
+use crate::provider::SOON;
 use crate::say;
 use crate::scope::Interfaces;
 
@@ -55,9 +56,12 @@ pub fn counters(
     answers: &mut Answers,
 ) -> Outcome {
     let mut list = Vec::new();
-    let found = ask_counters(out, labels, name, client, options, &mut list);
+    let found = ask_counters(out, labels, name, client, options, (&mut list, answers));
     answers.list("counters", list);
-    let Err(mut fault) = found else { return Outcome::GOOD };
+    let mut fault = match found {
+        Ok(outcome) => return outcome,
+        Err(fault) => fault,
+    };
     if fault.status.is_some() && fault.errno == libc::EADDRNOTAVAIL {
         fault = fault.advising("ib_acme -e lists the endpoints and their addresses".to_owned());
     }
@@ -76,21 +80,27 @@ fn ask_counters(
     name: &str,
     client: &Client,
     options: &Options,
-    list: &mut Vec<Json>,
-) -> Result<(), Fault> {
+    (list, answers): (&mut Vec<Json>, &mut Answers),
+) -> Result<Outcome, Fault> {
     let perf = options.perf.unwrap_or(Perf::Row);
     let mut show = |out: &mut Out, endpoint, found| one(out, labels, name, options, endpoint, found, list);
     match perf {
         Perf::All => {
-            for number in 1..=u8::MAX {
-                let found = client.counters(Scope::Endpoint(number));
-                // The one behind the last.
-                if matches!(&found, Err(e) if e.status().is_some_and(|s| s != Status::Enomem)) {
-                    break;
+            let mut outcome = Outcome::GOOD;
+            for (number, found) in all(client)? {
+                match found {
+                    Err(e) if is_of_one(&e) => {
+                        let mut fault = Fault::of(&e);
+                        fault.text = format!("endpoint {number}: {}", fault.text);
+                        let look = "ib_acme -e shows its provider; look into the service's log";
+                        out.explain(&fault.clone().advising(look.to_owned()));
+                        answers.failed("counters", &fault.advising(look.to_owned()));
+                        outcome = Outcome::FAILED;
+                    }
+                    found => drop(show(out, Some(number), found)?),
                 }
-                show(out, Some(number), found)?;
             }
-            Ok(())
+            Ok(outcome)
         }
         Perf::Address => {
             let address = source_address(out, options)?;
@@ -108,6 +118,61 @@ fn ask_counters(
     }
 }
 
+/// Whether it is the failure of one endpoint, whose provider does not tell: others may.
+fn is_of_one(e: &Error) -> bool {
+    let provider = matches!(e.status(), Some(Status::Etimedout | Status::Enodata | Status::Enotconn));
+    provider || matches!(e, Error::TimedOut)
+}
+
+/// What came of asking endpoints, by their numbers.
+type Found = Vec<(u8, Result<Counters, Error>)>;
+
+/// The counters of all endpoints, in order: one after the other, but all at once as soon as one of them keeps its own, so
+/// that many of those take no longer than one.
+fn all(client: &Client) -> Result<Found, Fault> {
+    let mut found = Found::new();
+    // The one behind the last.
+    let is_end = |result: &Result<Counters, Error>| matches!(result, Err(e) if !is_of_one(e) && e.status().is_some_and(|s| s != Status::Enomem));
+    for number in 1..=u8::MAX {
+        let result = client.counters(Scope::Endpoint(number));
+        if is_end(&result) {
+            break;
+        }
+        let failure = result.as_ref().err().map(|e| (is_of_one(e), Fault::of(e)));
+        found.push((number, result));
+        match failure {
+            None => {}
+            Some((true, fault)) => {
+                let alive = Client::new(client.target().clone()).with_limit(client.limit().min(SOON));
+                // A service that says nothing at all is not one whose endpoints do not.
+                if fault.status.is_none() && alive.counters(Scope::Totals).is_err() {
+                    return Err(fault);
+                }
+                found.extend(together(client, number).into_iter().take_while(|r| !is_end(&r.1)));
+                break;
+            }
+            Some((false, _)) => break,
+        }
+    }
+    Ok(found)
+}
+
+/// The counters of those behind an endpoint, all asked for at once.
+fn together(client: &Client, behind: u8) -> Found {
+    // From the back: what is not there is answered at once, and shows whether the service takes many at a time.
+    let numbers: Vec<u8> = (behind..=u8::MAX).skip(1).rev().collect();
+    let mut found = Found::new();
+    client.many(numbers.iter().map(|n| Request::Counters(Scope::Endpoint(*n))), |i, result| {
+        let counters = result.and_then(|reply| match reply {
+            Reply::Counters(counters) => Ok(counters),
+            _ => Err(Error::Protocol(Violation::Contents("an answer to another question"))),
+        });
+        found.extend(numbers.get(i).map(|n| (*n, counters)));
+    });
+    found.sort_by_key(|f| f.0);
+    found
+}
+
 /// Prints the counters of one endpoint, or of none in particular.
 fn one(
     out: &mut Out,
@@ -117,7 +182,7 @@ fn one(
     endpoint: Option<u8>,
     found: Result<Counters, Error>,
     list: &mut Vec<Json>,
-) -> Result<(), Fault> {
+) -> Result<Outcome, Fault> {
     let perf = options.perf.unwrap_or(Perf::Row);
     let found = match found {
         Ok(counters) => counters,
@@ -148,7 +213,7 @@ fn one(
     members.extend(named(&found).iter().map(|(_, key, value)| (*key, Json::Number(*value))));
     members.extend(more(&found).iter().map(|(_, key, value)| (*key, (*value).into())));
     list.push(Json::Object(members));
-    Ok(())
+    Ok(Outcome::GOOD)
 }
 
 /// The address whose endpoint is meant.

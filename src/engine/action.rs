@@ -1,6 +1,7 @@
 //! What the engine asks its surroundings to do, and the names that both use.
 
 use std::net::IpAddr;
+use std::time::Duration;
 
 use ibacm_wire::Gid;
 use ibacm_wire::client::{ENTRY_LEN, HDR_LEN};
@@ -226,6 +227,15 @@ pub enum Action {
     Forget {
         /// As in `Ask`.
         id: AskId,
+    },
+    /// A provider has not answered in time: say so in the log.
+    Late {
+        /// The provider.
+        provider: ProviderId,
+        /// The function that was to be called.
+        function: &'static str,
+        /// How long ago.
+        waited: Duration,
     },
     /// Tell the port's provider that the subnet manager wants all registrations once more.
     Reregister {

@@ -1,6 +1,8 @@
 //! Ports that a plug-in serves in place of the built-in provider: the engine knows their endpoints and addresses, hands
 //! requests over and answers clients, once each; all else is the provider's.
 
+use std::time::Duration;
+
 use ibacm_wire::Gid;
 use ibacm_wire::client::MAX_REQUEST;
 
@@ -9,9 +11,13 @@ use super::action::{Action, EpId, PortId};
 use super::ports::PortInfo;
 use super::query::BUILTIN;
 use crate::addr::Addr;
+use crate::time::Time;
 
 /// Bytes of a message as providers know it (`struct acm_msg` of `infiniband/acm.h`).
 pub const MESSAGE: usize = MAX_REQUEST;
+
+/// Orders to register again that come so soon after another are the same one.
+const ONE_OCCASION: Duration = Duration::from_millis(100);
 
 /// A provider other than the built-in one: its place in [`Providers::names`].
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
@@ -125,6 +131,8 @@ pub(super) struct Shown {
     pub generation: u32,
     /// The subnet manager wanted all registrations once more while the port was down: its provider is to be told then.
     pub owed: bool,
+    /// When its provider was last told of that, and as of which generation.
+    told: Option<(Time, u32)>,
 }
 
 /// Whether what a provider knows of a port, which is active before and after, is no longer so. P_Keys are matters of
@@ -164,20 +172,26 @@ impl Engine {
 
     /// The subnet manager wants all registrations once more: whether that is the matter of a provider, which is told when
     /// it has the port open.
-    pub(super) fn reregister_plugged(&mut self, port: PortId) -> bool {
+    pub(super) fn reregister_plugged(&mut self, now: Time, port: PortId) -> bool {
         let Some(p) = self.ports.get_mut(port.0 as usize) else { return false };
         let Some(provider) = p.provider else {
             p.shown.owed = !p.info.active;
             return false;
         };
+        let generation = p.shown.generation;
+        // a port that comes up and the manager's order are one occasion
+        if p.shown.told.is_some_and(|(at, of)| of == generation && at.until(now) < ONE_OCCASION) {
+            return true;
+        }
+        p.shown.told = Some((now, generation));
         self.actions.push_back(Action::Reregister { provider, port });
         true
     }
 
     /// A port has come up, and is told already.
-    pub(super) fn pay_reregister(&mut self, port: PortId) {
+    pub(super) fn pay_reregister(&mut self, now: Time, port: PortId) {
         if self.ports.get_mut(port.0 as usize).is_some_and(|p| std::mem::take(&mut p.shown.owed)) {
-            self.reregister_plugged(port);
+            self.reregister_plugged(now, port);
         }
     }
 

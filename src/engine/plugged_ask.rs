@@ -20,8 +20,11 @@ use crate::addr::Addr;
 use crate::sa::{Ask, SaError};
 use crate::time::Time;
 
-/// Open questions, all together.
+/// Open questions of a provider: one that answers none takes nothing from the others.
 const MAX_ASKS: usize = 16_384;
+/// How long a provider may take for its counters, in milliseconds: who wants to see them wants to see those of others,
+/// too.
+const COUNTERS_MS: u32 = 2000;
 
 /// What a question is put to. When this changes, the provider has closed what the question was put to.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -41,7 +44,10 @@ struct Open {
     client: ClientId,
     /// The request's.
     header: Header,
+    since: Time,
     until: Time,
+    /// The function that was to be called.
+    function: &'static str,
 }
 
 /// Open questions.
@@ -51,6 +57,8 @@ pub(super) struct Asks {
     /// When each is given up.
     ends: BTreeSet<(Time, u64)>,
     clients: BTreeSet<(u64, u64)>,
+    /// How many each provider has.
+    of: HashMap<ProviderId, usize>,
 }
 
 impl Asks {
@@ -62,6 +70,7 @@ impl Asks {
     fn add(&mut self, id: u64, open: Open) {
         self.ends.insert((open.until, id));
         self.clients.insert((open.client.0, id));
+        *self.of.entry(open.target.provider).or_default() += 1;
         self.open.insert(id, open);
     }
 
@@ -69,6 +78,9 @@ impl Asks {
         let open = self.open.remove(&id)?;
         self.ends.remove(&(open.until, id));
         self.clients.remove(&(open.client.0, id));
+        if let Some(count) = self.of.get_mut(&open.target.provider) {
+            *count -= 1;
+        }
         Some(open)
     }
 
@@ -154,7 +166,7 @@ impl Engine {
         (place, call): (Option<u32>, Call),
     ) -> Asked {
         let target = self.target(ep, place).ok_or((Some(ep), Status::Esrcaddr))?;
-        if self.asks.open.len() >= MAX_ASKS {
+        if self.asks.of.get(&target.provider).is_some_and(|&n| n >= MAX_ASKS) {
             return Err((Some(ep), Status::Enomem));
         }
         let id = loop {
@@ -163,8 +175,13 @@ impl Engine {
                 break id;
             }
         };
-        let until = now.plus(Duration::from_millis(u64::from(self.providers.timeout_ms)));
-        self.asks.add(id, Open { ep, place, target, client, header, until });
+        let (function, most) = match &call {
+            Call::Resolve { .. } => ("resolve", u32::MAX),
+            Call::Query { .. } => ("query", u32::MAX),
+            Call::Counters => ("query_perf", COUNTERS_MS),
+        };
+        let until = now.plus(Duration::from_millis(u64::from(self.providers.timeout_ms.min(most))));
+        self.asks.add(id, Open { ep, place, target, client, header, since: now, until, function });
         let port = self.eps[ep.0 as usize].port;
         self.actions.push_back(Action::Ask { provider: target.provider, port, ep, id: AskId(id), call });
         Ok(Outcome::Pending)
@@ -176,10 +193,13 @@ impl Engine {
         let (status, length) = (message[2], usize::from(u16::from_ne_bytes([message[6], message[7]])));
         let entries = match length.checked_sub(HDR_LEN) {
             _ if status != 0 => &[],
-            Some(n) if n % ENTRY_LEN == 0 && length <= MESSAGE => &message[HDR_LEN..length],
-            _ => {
+            // a success without a path is none
+            Some(n) if n != 0 && n % ENTRY_LEN == 0 && length <= MESSAGE => &message[HDR_LEN..length],
+            n => {
                 let name = self.providers.name(Some(open.target.provider)).to_owned();
-                self.log(1, || format!("provider {name} gave an answer of {length} bytes, which is none"));
+                let function = open.function;
+                let what = if n == Some(0) { "without an entry".to_owned() } else { format!("of {length} bytes") };
+                self.log(0, || format!("provider {name}: malformed answer to {function}: a success {what}"));
                 return self.ask_failed(&open, Status::Einval);
             }
         };
@@ -231,9 +251,9 @@ impl Engine {
     pub(super) fn overdue_ask(&mut self, now: Time) -> Option<()> {
         let &(_, id) = self.asks.ends.first().filter(|e| e.0 <= now)?;
         let open = self.asks.take(id)?;
+        let (provider, function, waited) = (open.target.provider, open.function, open.since.until(now));
         self.actions.push_back(Action::Forget { id: AskId(id) });
-        let name = self.providers.name(Some(open.target.provider)).to_owned();
-        self.log(1, || format!("provider {name} has not answered in time"));
+        self.actions.push_back(Action::Late { provider, function, waited });
         self.ask_failed(&open, Status::Etimedout);
         Some(())
     }

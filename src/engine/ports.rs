@@ -166,7 +166,7 @@ impl Engine {
         }
         self.refresh();
         if up {
-            self.pay_reregister(id);
+            self.pay_reregister(now, id);
         }
         if moved || !stays {
             self.say_preloaded(id);
@@ -199,7 +199,7 @@ impl Engine {
 
     /// The subnet manager wants every group to be joined again.
     pub fn reregister(&mut self, now: Time, port: PortId) {
-        if self.reregister_plugged(port) {
+        if self.reregister_plugged(now, port) {
             return;
         }
         for ep in self.port_eps(port) {

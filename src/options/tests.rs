@@ -76,9 +76,10 @@ fn every_option_is_read_and_rendering_is_read_back() {
         acme_plus_kernel_only: true,
         provider_lib_path: "/p".into(),
         default_provider: "other".into(),
+        default_line: LineNumber(None),
         providers: vec![
-            ProviderLine { name: "ibacmp".into(), prefix: 0xfe80_0000_0000_0000 },
-            ProviderLine { name: "x".into(), prefix: 12 },
+            ProviderLine { name: "ibacmp".into(), prefix: 0xfe80_0000_0000_0000, line: LineNumber(None) },
+            ProviderLine { name: "x".into(), prefix: 12, line: LineNumber(None) },
         ],
         builtin_provider: false,
         provider_timeout: 3_600_000,
@@ -326,4 +327,33 @@ fn long_tokens_are_whole_or_refused() {
     let (options, findings) = parsed(&format!("lock_file /{}\nretries 7", "p".repeat(4_096)));
     assert_eq!(options, Options { retries: 7, ..Options::default() });
     assert!(findings[0].starts_with("o.cfg:1: error: line of "), "{findings:?}");
+}
+
+#[test]
+fn of_two_defaults_the_last_holds_and_is_said() {
+    let (options, findings) = parse(b"provider one default\nprovider ONE default\n\nprovider two default\n", "f");
+    assert_eq!((options.default_provider.as_str(), options.default_line.0), ("two", Some(4)));
+    let said: Vec<String> = findings.iter().map(ToString::to_string).collect();
+    assert_eq!(said, ["f:4: warning: provider: 'two' is the default, and no longer 'ONE' of line 2"]);
+    let (options, _) = parse(b"#\nprovider one 1\n", "f");
+    assert_eq!((options.default_line.0, options.providers[0].line.0), (None, Some(2)));
+}
+
+#[test]
+fn a_prefix_that_looks_hexadecimal_gets_a_hint() {
+    let hint = |prefix: &str| {
+        let (options, findings) = parse(format!("provider x {prefix}\n").as_bytes(), "f");
+        (options.providers.len(), findings.iter().any(|f| f.text.contains("0x in front")))
+    };
+    for (prefix, expected) in [
+        ("fe80000000000000", (0, true)),
+        ("1000000000000001", (1, true)),
+        ("0100000000000001", (1, true)),
+        ("0000000000000001", (1, false)),
+        ("0xfe80000000000000", (1, false)),
+        ("18338657682652659712", (1, false)),
+        ("12", (1, false)),
+    ] {
+        assert_eq!(hint(prefix), expected, "{prefix}");
+    }
 }

@@ -6,9 +6,11 @@
 use std::ffi::{CString, c_int, c_void};
 use std::ptr;
 use std::sync::Arc;
+use std::time::{Duration, Instant};
 
 use super::abi;
 use super::core::core;
+use super::place::Place;
 use super::tree::{Plugin, Wanted, WantedAddr};
 use crate::engine::{AskId, EpId, PortId, ProviderId};
 use crate::ffi;
@@ -16,6 +18,8 @@ use crate::log;
 
 /// `IBV_EVENT_CLIENT_REREGISTER`.
 const REREGISTER: u32 = ffi::IBV_EVENT_CLIENT_REREGISTER;
+/// How long a plug-in's handlers may take before a port is closed all the same.
+const SETTLE: Duration = Duration::from_secs(1);
 /// Counters that `query_perf` can report: their number is 8 bits.
 const COUNTERS: usize = 256;
 
@@ -76,8 +80,12 @@ pub struct Calls {
     id: ProviderId,
     name: String,
     table: &'static abi::Provider,
+    /// Which call it is in.
+    place: Arc<Place>,
     /// Before an endpoint or port is closed: lets the plug-in hear first how its questions to the SA ended.
-    settle: Box<dyn Fn()>,
+    settle: Box<dyn Fn(Duration)>,
+    /// Until when that may take, for a port with its endpoints.
+    settled: Option<Instant>,
 }
 
 /// A pointer to a structure of ours, as the plug-in is given it: the header has it without `const` in places.
@@ -87,14 +95,38 @@ fn given<T>(of: &T) -> *mut T {
 
 impl Calls {
     /// Calls through `table`. The functions in it have to be those of a plug-in that stays loaded.
-    pub fn new(id: ProviderId, name: &str, table: &'static abi::Provider, settle: Box<dyn Fn()>) -> Calls {
-        Calls { id, name: name.to_owned(), table, settle }
+    pub fn new(
+        id: ProviderId,
+        name: &str,
+        table: &'static abi::Provider,
+        place: Arc<Place>,
+        settle: Box<dyn Fn(Duration)>,
+    ) -> Calls {
+        Calls { id, name: name.to_owned(), table, place, settle, settled: None }
+    }
+
+    /// Something else is to be open: whoever is closed now has all of the time for it.
+    pub fn begin(&mut self) {
+        self.settled = None;
+    }
+
+    fn settle(&mut self) {
+        let now = Instant::now();
+        let until = *self.settled.get_or_insert(now + SETTLE);
+        (self.settle)(until.saturating_duration_since(now));
     }
 
     /// What an opening call came to: an error where it refused, and where there is no such function.
-    fn open(&self, what: &str, of: &str, call: impl FnOnce(*mut *mut c_void) -> Option<c_int>) -> Result<Context, i32> {
+    fn open(
+        &self,
+        what: &'static str,
+        of: &str,
+        call: impl FnOnce(*mut *mut c_void) -> Option<c_int>,
+    ) -> Result<Context, i32> {
         let mut context = ptr::null_mut();
+        let inside = self.place.enter(what);
         let result = call(&raw mut context).unwrap_or(-libc::ENOSYS);
+        drop(inside);
         log!(2, "provider {}: {what} {of}: {result}", self.name);
         if result == 0 {
             return Ok(Context(context));
@@ -103,9 +135,16 @@ impl Calls {
         Err(result)
     }
 
-    fn close(&self, what: &str, of: &str, function: Option<unsafe extern "C" fn(*mut c_void)>, context: &Context) {
+    fn close(
+        &self,
+        what: &'static str,
+        of: &str,
+        function: Option<unsafe extern "C" fn(*mut c_void)>,
+        context: &Context,
+    ) {
         log!(2, "provider {}: {what} {of}", self.name);
         if let Some(function) = function {
+            let _inside = self.place.enter(what);
             // SAFETY: the plug-in's own function with its own context, from an opening call that has had no closing one.
             unsafe { function(context.0) }
         }
@@ -113,11 +152,13 @@ impl Calls {
 
     /// `resolve` or `query`: whether the plug-in took it.
     pub fn ask(&self, is_query: bool, address: &Address, mut message: Box<abi::Message>, id: AskId) -> bool {
-        let function = if is_query { self.table.query } else { self.table.resolve };
+        let (function, what) = if is_query { (self.table.query, "query") } else { (self.table.resolve, "resolve") };
+        let inside = self.place.enter(what);
         // SAFETY: the address is open; the message has the length that the header says and is writable for the call.
         let result = function.map(|f| unsafe { f(address.context.0, &raw mut *message, id.0) });
-        if result != Some(0) {
-            crate::log_limited!(1, "provider {}: a question was refused with {result:?}", self.name);
+        drop(inside);
+        if let Some(error) = result.filter(|r| *r != 0) {
+            crate::log_keyed!(0, (self.id, what), "provider {}: {what} has refused a question with {error}", self.name);
         }
         result == Some(0)
     }
@@ -127,6 +168,7 @@ impl Calls {
         let mut values = [0u64; COUNTERS];
         let mut count = 0;
         if let Some(function) = self.table.query_perf {
+            let _inside = self.place.enter("query_perf");
             // SAFETY: the endpoint is open; `count` is 8 bits, so that the values cannot be more than there is room for.
             unsafe { function(endpoint.context.0, values.as_mut_ptr(), &raw mut count) }
         }
@@ -136,8 +178,10 @@ impl Calls {
     /// `handle_event`: the subnet manager wants all registrations once more.
     pub fn reregister(&self, port: &Port) {
         let Some(function) = self.table.handle_event else { return };
+        let inside = self.place.enter("handle_event");
         // SAFETY: the port is open.
         let result = unsafe { function(port.context.0, REREGISTER) };
+        drop(inside);
         if result != 0 {
             log!(0, "provider {}: {} could not register again: {result}", self.name, port.name);
         }
@@ -181,8 +225,9 @@ impl Plugin for Calls {
     }
 
     fn close_port(&mut self, port: Port) {
-        (self.settle)();
+        self.settle();
         self.close("close_port", &port.name, self.table.close_port, &port.context);
+        self.settled = None;
         core().remove_port(&raw const *port.c);
     }
 
@@ -200,7 +245,7 @@ impl Plugin for Calls {
     }
 
     fn close_endpoint(&mut self, endpoint: Endpoint) {
-        (self.settle)();
+        self.settle();
         self.close("close_endpoint", &endpoint.name, self.table.close_endpoint, &endpoint.context);
         core().remove_endpoint(&raw const *endpoint.c);
     }
@@ -222,5 +267,62 @@ impl Plugin for Calls {
 
     fn remove_address(&mut self, addr: Address) {
         self.close("remove_address", &addr._text.to_string_lossy(), self.table.remove_address, &addr.context);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Mutex;
+
+    use super::*;
+
+    static NOTHING: abi::Provider = abi::Provider {
+        size: size_of::<abi::Provider>(),
+        version: abi::VERSION,
+        name: c"x".as_ptr(),
+        open_device: None,
+        close_device: None,
+        open_port: None,
+        close_port: None,
+        open_endpoint: None,
+        close_endpoint: None,
+        add_address: None,
+        remove_address: None,
+        resolve: None,
+        query: None,
+        handle_event: None,
+        query_perf: None,
+    };
+
+    /// A port that closes waits once for handlers that hang, however many endpoints it has.
+    #[test]
+    fn a_port_with_its_endpoints_settles_within_one_time() {
+        let waited = Arc::new(Mutex::new(Vec::new()));
+        let settle = {
+            let waited = Arc::clone(&waited);
+            Box::new(move |most: Duration| {
+                waited.lock().unwrap().push(most);
+                std::thread::sleep(most.min(SETTLE / 20));
+            })
+        };
+        let mut calls = Calls::new(ProviderId(0), "x", &NOTHING, Arc::default(), settle);
+        let context = || Context(ptr::null_mut());
+        let endpoint = || Endpoint {
+            context: context(),
+            c: Box::new(abi::Endpoint { port: ptr::null_mut(), pkey: 1 }),
+            name: String::new(),
+        };
+        let c = || Box::new(abi::Port { dev: ptr::null_mut(), port_num: 1 });
+        for _ in 0..2 {
+            (0..3).for_each(|_| calls.close_endpoint(endpoint()));
+            calls.close_port(Port { context: context(), c: c(), name: String::new() });
+            let waits = std::mem::take(&mut *waited.lock().unwrap());
+            assert_eq!((waits.len(), waits[0]), (4, SETTLE));
+            assert!(waits.windows(2).all(|w| w[1] + SETTLE / 20 <= w[0]), "{waits:?}");
+        }
+        calls.close_endpoint(endpoint());
+        calls.begin();
+        calls.close_endpoint(endpoint());
+        assert_eq!(*waited.lock().unwrap(), [SETTLE; 2]);
     }
 }

@@ -3,6 +3,7 @@
 //!
 //! No lock is held while a plug-in is called or a line is written.
 
+use std::cell::Cell;
 use std::collections::VecDeque;
 use std::ffi::{CStr, CString};
 use std::os::unix::ffi::OsStrExt;
@@ -21,7 +22,7 @@ use crate::cli;
 use crate::engine::{AskId, EpId, ProviderId};
 
 /// What was asked for is not there: an unknown question, endpoint or structure, or a wrong time for it.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum Refusal {
     /// The question is not open, or was answered before.
     NotOpen,
@@ -57,8 +58,19 @@ pub struct Core {
     pub(super) registry: Registry,
     pub(super) mads: Arc<Mads>,
     counts: [AtomicU64; COUNTERS],
+    /// Of providers, in the order of their numbers.
+    names: Mutex<Vec<String>>,
     /// Given to plug-ins, which may keep it: never freed.
     opts_file: Mutex<&'static CStr>,
+}
+
+thread_local! {
+    static THREAD_OF: Cell<Option<ProviderId>> = const { Cell::new(None) };
+}
+
+/// This thread calls this provider and no other.
+pub fn this_thread_is(provider: ProviderId) {
+    THREAD_OF.set(Some(provider));
 }
 
 /// The process's.
@@ -75,6 +87,7 @@ impl Core {
             registry: Registry::default(),
             mads: Arc::default(),
             counts: Default::default(),
+            names: Mutex::default(),
             opts_file: Mutex::new(forever(&cli::opts_file())),
         }
     }
@@ -107,6 +120,27 @@ impl Core {
         *lock(&self.opts_file)
     }
 
+    /// Says what providers are called.
+    pub fn set_names(&self, names: Vec<String>) {
+        *lock(&self.names) = names;
+    }
+
+    /// A provider as the log has it; where it is not known which one, the one that this thread belongs to.
+    pub fn who(&self, provider: Option<ProviderId>) -> String {
+        let name = provider.or_else(|| THREAD_OF.get()).and_then(|p| lock(&self.names).get(usize::from(p.0)).cloned());
+        name.map_or_else(|| "a provider".to_owned(), |name| format!("provider {name}"))
+    }
+
+    /// Whom the question was put to, if it is open or was lately; else whose thread asks.
+    pub fn who_was_asked(&self, id: AskId) -> String {
+        self.who(self.registry.asked(id))
+    }
+
+    /// Whose endpoint it is, or whose thread asks.
+    pub fn who_has_endpoint(&self, endpoint: *const abi::Endpoint) -> String {
+        self.who(self.registry.owner(endpoint.addr()).map(|owner| owner.provider))
+    }
+
     /// Puts a notice into the loop's queue. From any thread.
     pub fn notify(&self, notice: Notice) {
         if self.notices.push(notice) {
@@ -132,9 +166,9 @@ impl Core {
         counts.iter().any(|&count| count > 0).then_some(counts)
     }
 
-    /// The question may be answered from now on.
-    pub fn open_ask(&self, id: AskId) {
-        self.registry.open_ask(id);
+    /// The question is put to the provider, and may be answered from now on.
+    pub fn open_ask(&self, id: AskId, provider: ProviderId) {
+        self.registry.open_ask(id, provider);
     }
 
     /// Whether the question may be answered.

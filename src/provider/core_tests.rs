@@ -121,8 +121,8 @@ fn waiting_for_a_slow_receiver_ends() {
 fn a_question_is_answered_once() {
     let core = Core::new();
     let message = || Box::new(abi::Message([0; crate::engine::MESSAGE]));
-    core.open_ask(AskId(1));
-    core.open_ask(AskId(2));
+    core.open_ask(AskId(1), ProviderId(1));
+    core.open_ask(AskId(2), ProviderId(2));
     assert!(core.is_open(AskId(1)) && core.close_ask(AskId(1)));
     assert_eq!(core.answer(AskId(1), message()), Err(Refusal::NotOpen));
     thread::scope(|threads| {

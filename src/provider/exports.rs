@@ -15,9 +15,10 @@ use std::ptr;
 
 use ibacm::engine::{AskId, MESSAGE};
 use ibacm::provider::abi;
+use ibacm::provider::cancel::Uncancelled;
 use ibacm::provider::core::{Refusal, core};
 use ibacm::provider::netdev;
-use ibacm::{log, log_limited, rates};
+use ibacm::{log, log_keyed, rates};
 use ibacm_wire::client::{HDR_LEN, Status, TYPE_GID, TYPE_IP, TYPE_IP6, TYPE_LID, TYPE_NAME, TYPE_PATH};
 use ibacm_wire::{Gid, PathRecord, path};
 
@@ -36,8 +37,9 @@ unsafe extern "C" {
 #[used]
 static ACM_WRITE: unsafe extern "C" fn(c_int, *const c_char, ...) = acm_write;
 
-/// What `run` gives, or `otherwise` if it panics.
+/// What `run` gives, or `otherwise` if it panics. The thread is not cancelled meanwhile.
 fn guard<T>(otherwise: T, run: impl FnOnce() -> T) -> T {
+    let _uncancelled = Uncancelled::new();
     catch_unwind(AssertUnwindSafe(run)).unwrap_or(otherwise)
 }
 
@@ -69,6 +71,11 @@ unsafe extern "C" fn ibacm_log_write(level: c_int, text: *const c_char, length: 
             log::write_foreign(level, text);
         }
     });
+}
+
+/// Says that a call was refused: a few times a second for each provider, function and reason.
+fn complain(who: &str, function: &str, why: impl std::fmt::Display + std::hash::Hash) {
+    log_keyed!(0, (who, function, &why), "{who}: {function}: {why}");
 }
 
 /// The `N` bytes at `from`; None if it is NULL. It need not be aligned.
@@ -155,7 +162,7 @@ unsafe extern "C" fn acm_gid_index(port: *const abi::Port, gid: *const RawGid) -
         // SAFETY: the caller's promise.
         let gid = unsafe { read(gid.cast()) }.map(Gid);
         let Some(gids) = core().gids(port) else {
-            log_limited!(0, "acm_gid_index: the port is not open");
+            complain(&core().who(None), "acm_gid_index", "the port is not open");
             return 0;
         };
         let at = gids.iter().position(|&g| Some(g) == gid).unwrap_or(gids.len());
@@ -171,7 +178,7 @@ unsafe extern "C" fn acm_gid_index(port: *const abi::Port, gid: *const RawGid) -
 unsafe extern "C" fn acm_get_gid(port: *const abi::Port, index: c_int, gid: *mut RawGid) -> c_int {
     guard(-1, || {
         let Some(gids) = core().gids(port) else {
-            log_limited!(0, "acm_get_gid: the port is not open");
+            complain(&core().who(None), "acm_get_gid", "the port is not open");
             return -1;
         };
         match usize::try_from(index).ok().and_then(|index| gids.get(index)) {
@@ -221,7 +228,7 @@ unsafe extern "C" fn acm_query_response(id: u64, msg: *const abi::Message) -> c_
 unsafe fn respond(function: &str, id: u64, msg: *const abi::Message) -> c_int {
     // SAFETY: the caller's promise.
     let Some(header) = (unsafe { read::<HDR_LEN>(msg.cast()) }) else {
-        log_limited!(0, "{function}: there is no message");
+        complain(&core().who_was_asked(AskId(id)), function, "there is no message");
         return Status::Einval as c_int;
     };
     // The length is in host order, whatever the operation: the engine judges it.
@@ -235,7 +242,7 @@ unsafe fn respond(function: &str, id: u64, msg: *const abi::Message) -> c_int {
     match core().answer(AskId(id), message) {
         Ok(()) => 0,
         Err(why) => {
-            log_limited!(0, "{function}: {why}");
+            complain(&core().who_was_asked(AskId(id)), function, why);
             Status::Enotconn as c_int
         }
     }
@@ -274,7 +281,7 @@ extern "C" fn acm_alloc_sa_mad(
     guard(ptr::null_mut(), || match core().alloc_mad(endpoint, context, handler) {
         Ok(mad) => mad.as_ptr(),
         Err(why) => {
-            log_limited!(0, "acm_alloc_sa_mad: {why}");
+            complain(&core().who_has_endpoint(endpoint), "acm_alloc_sa_mad", why);
             ptr::null_mut()
         }
     })
@@ -287,7 +294,7 @@ extern "C" fn acm_free_sa_mad(mad: *mut abi::SaMad) {
         if !mad.is_null()
             && let Err(why) = core().free_mad(mad)
         {
-            log_limited!(0, "acm_free_sa_mad: {why}");
+            complain(&core().who_has(mad), "acm_free_sa_mad", why);
         }
     });
 }
@@ -298,7 +305,7 @@ extern "C" fn acm_send_sa_mad(mad: *mut abi::SaMad) -> c_int {
     guard(-libc::ENOMEM, || match core().send_mad(mad) {
         Ok(()) => 0,
         Err(why) => {
-            log_limited!(0, "acm_send_sa_mad: {why}");
+            complain(&core().who_has(mad), "acm_send_sa_mad", why);
             match why {
                 Refusal::Sent => -libc::EBUSY,
                 Refusal::NoEndpoint => -libc::ENETDOWN,
@@ -344,7 +351,8 @@ unsafe extern "C" fn acm_if_get_sgid(ifname: *const c_char, sgid: *mut RawGid) -
         }
         let name = CStr::from_bytes_until_nul(&name).ok();
         let Some(gid) = name.and_then(|name| netdev::gid(name.to_bytes())) else {
-            log_limited!(0, "acm_if_get_sgid: {} is no InfiniBand interface", ShownName(name));
+            let why = format!("{} is no InfiniBand interface", ShownName(name));
+            log_keyed!(0, "acm_if_get_sgid", "{}: acm_if_get_sgid: {why}", core().who(None));
             return -1;
         };
         // SAFETY: the caller's promise; it need not be aligned.

@@ -192,7 +192,7 @@ fn answers_are_taken_once_and_no_further_than_they_say() {
     let mut message = abi::Message([7; MESSAGE]);
     for (length, taken) in [(16, 16), (88, 88), (592, 592), (15, 16), (0, 16), (593, 16), (u16::MAX, 16)] {
         message.0[6..8].copy_from_slice(&length.to_ne_bytes());
-        core().open_ask(AskId(0x5000));
+        core().open_ask(AskId(0x5000), ProviderId(0));
         // SAFETY: the message is as long as it says, or its length is out of bounds.
         unsafe {
             assert_eq!(acm_resolve_response(0x5000, &message), 0, "{length}");
@@ -206,7 +206,7 @@ fn answers_are_taken_once_and_no_further_than_they_say() {
     }
     // SAFETY: a message, or NULL.
     unsafe {
-        core().open_ask(AskId(0x5001));
+        core().open_ask(AskId(0x5001), ProviderId(0));
         assert_eq!(acm_query_response(0x5001, ptr::null()), 2);
         assert!(core().is_open(AskId(0x5001)), "it can still be answered");
         assert_eq!(acm_query_response(0x5001, &message), 0);

@@ -47,7 +47,12 @@ struct State<T> {
     closed: bool,
     /// The receiver is at an item that it took.
     busy: bool,
+    /// With so many items, those that nobody wants any more are looked for.
+    sweep_at: usize,
 }
+
+/// So many items may wait whether somebody wants them or not.
+const SWEEP: usize = 1024;
 
 /// A queue that one receiver, a thread of its own, waits for.
 pub struct Jobs<T> {
@@ -61,7 +66,7 @@ pub struct Jobs<T> {
 impl<T> Jobs<T> {
     /// An empty queue.
     pub fn new() -> Jobs<T> {
-        let state = State { queue: VecDeque::new(), closed: false, busy: false };
+        let state = State { queue: VecDeque::new(), closed: false, busy: false, sweep_at: SWEEP };
         Jobs { state: Mutex::new(state), work: Condvar::new(), idle: Condvar::new() }
     }
 
@@ -77,6 +82,22 @@ impl<T> Jobs<T> {
         state.queue.push_back(item);
         drop(state);
         self.work.notify_one();
+    }
+
+    /// As [`Jobs::push`]; before that, takes out what is `stale` if there are twice as many items as the last time that was
+    /// looked for. So a receiver that takes nothing has no more waiting for it than twice what is wanted.
+    pub fn push_sweeping(&self, item: T, is_stale: impl Fn(&T) -> bool) {
+        let mut stale = VecDeque::new();
+        {
+            let mut state = lock(&self.state);
+            if state.queue.len() >= state.sweep_at {
+                let all = std::mem::take(&mut state.queue);
+                (stale, state.queue) = all.into_iter().partition(|item| is_stale(item));
+                state.sweep_at = state.queue.len().saturating_mul(2).max(SWEEP);
+            }
+        }
+        drop(stale);
+        self.push(item);
     }
 
     /// The next item, as soon as there is one; the one before is done then. None once the queue is closed and empty.

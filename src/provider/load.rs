@@ -23,6 +23,8 @@ pub use super::object::Loaded;
 const MAX_OBJECTS: usize = 64;
 /// Lines of one level about one directory; one more says that there were others.
 const MAX_LINES: usize = 256;
+/// Links on the way to the directory.
+const MAX_LINKS: usize = 40;
 /// For how long an object may be tried. All of them are at once.
 const PATIENCE: Duration = Duration::from_secs(5);
 /// Name of what serves subnets that nobody serves.
@@ -35,6 +37,10 @@ pub struct Line {
     pub level: u8,
     /// The text, printable.
     pub text: String,
+    /// The line of the options file that it is about.
+    pub line: Option<usize>,
+    /// It is worth knowing, and may be as it is to be.
+    pub harmless: bool,
 }
 
 /// Lines, not too many.
@@ -43,12 +49,16 @@ struct Lines(Vec<Line>);
 
 impl Lines {
     fn say(&mut self, level: u8, text: String) {
+        self.say_of(None, level, text);
+    }
+
+    fn say_of(&mut self, line: Option<usize>, level: u8, text: String) {
         let text = match self.0.iter().filter(|l| l.level == level).count() {
             n if n < MAX_LINES => text,
             MAX_LINES => String::from("there is more to say than can be listed"),
             _ => return,
         };
-        self.0.push(Line { level, text });
+        self.0.push(Line { level, text, line, harmless: level > 0 });
     }
 }
 
@@ -93,28 +103,36 @@ fn choose<T>(
     let tried: Vec<(PathBuf, io::Result<Probe>)> =
         files.into_iter().map(|file| (file.clone(), Probe::start(&file))).collect();
     let mut found: Vec<(String, T)> = Vec::new();
+    let mut used: Vec<PathBuf> = Vec::new();
     for (file, probe) in tried {
-        let refuse = |found: &[(String, T)], name: &str| -> Result<(), (u8, String)> {
+        let refuse = |found: &[(String, T)], used: &[PathBuf], name: &str| -> Result<(), (u8, String)> {
             if builtin && name.eq_ignore_ascii_case(BUILTIN) {
                 return Err((1, format!("{BUILTIN} is built in, and builtin_provider is yes")));
             }
-            match found.iter().find(|f| name.eq_ignore_ascii_case(&f.0)) {
-                Some((other, _)) => Err((0, format!("there is a provider {} already", printable(other)))),
+            match found.iter().zip(used).find(|f| name.eq_ignore_ascii_case(&f.0.0)) {
+                Some(((other, _), file)) => {
+                    Err((0, format!("{} is provider {} already", shown(file), printable(other))))
+                }
                 None => Ok(()),
             }
         };
         let done = match probe {
             Ok(probe) => probe.finish(until).map_err(|reason| (0, reason)).and_then(|name| {
-                refuse(&found, &name)?;
+                refuse(&found, &used, &name)?;
                 take(&file, Ok(name)).map_err(|reason| (0, reason))
             }),
             Err(e) => take(&file, Err(format!("it cannot be tried: {e}"))).map_err(|reason| (0, reason)),
         };
         // What it says of itself may be another thing the second time.
-        match done.and_then(|(name, it)| refuse(&found, &name).map(|()| (name, it))) {
+        match done.and_then(|(name, it)| refuse(&found, &used, &name).map(|()| (name, it))) {
             Ok((name, it)) => {
                 lines.say(1, format!("{}: provider {}, {taken}", shown(&file), printable(&name)));
+                if !nameable(&name) {
+                    let text = "no 'provider' line can name it: its name has white space in it, or begins with #";
+                    lines.say(0, format!("{}: provider '{}': {text}", shown(&file), printable(&name)));
+                }
                 found.push((name, it));
+                used.push(file);
             }
             Err((level, reason)) => lines.say(level, format!("{}: not used: {}", shown(&file), printable(&reason))),
         }
@@ -128,6 +146,8 @@ enum Unusable {
     System(io::Error),
     /// It is something else, or somebody else's.
     Not(&'static str),
+    /// So is a directory or a link on the way to it.
+    Way(PathBuf, &'static str),
 }
 
 impl std::fmt::Display for Unusable {
@@ -135,17 +155,16 @@ impl std::fmt::Display for Unusable {
         match self {
             Unusable::System(e) => e.fmt(f),
             Unusable::Not(why) => f.write_str(why),
+            Unusable::Way(path, why) => write!(f, "{}, which leads there: {why}", shown(path)),
         }
     }
 }
 
 /// The objects of a directory that may be loaded, in the order of their names.
 fn objects(dir: &Path, lines: &mut Lines) -> Result<Vec<PathBuf>, Unusable> {
-    let status = fs::metadata(dir).map_err(Unusable::System)?;
-    if !status.is_dir() {
-        return Err(Unusable::Not("it is not a directory"));
-    }
-    trusted(&status).map_err(Unusable::Not)?;
+    // where there is none there is nothing to be said of the way
+    fs::metadata(dir).map_err(Unusable::System)?;
+    trusted_directory(dir)?;
     let mut names = BTreeSet::new();
     let mut more = 0usize;
     for entry in fs::read_dir(dir).map_err(Unusable::System)? {
@@ -162,6 +181,58 @@ fn objects(dir: &Path, lines: &mut Lines) -> Result<Vec<PathBuf>, Unusable> {
         lines.say(0, format!("{}: {more} more objects are not used: {MAX_OBJECTS} are looked at", shown(dir)));
     }
     Ok(names.into_iter().map(|name| dir.join(name)).collect())
+}
+
+/// Whether a provider line can have the name.
+fn nameable(name: &str) -> bool {
+    !name.starts_with('#') && !name.contains(|c: char| c.is_ascii_whitespace() || c == '\x0b')
+}
+
+/// Whether nobody but root can put another directory in its place, or something into it: follows the path from the root
+/// on, links included.
+fn trusted_directory(dir: &Path) -> Result<(), Unusable> {
+    let absolute = std::path::absolute(dir).map_err(Unusable::System)?;
+    let names = |path: &Path| -> Vec<OsString> { path.iter().rev().map(OsStr::to_owned).collect() };
+    let (mut at, mut ahead) = (PathBuf::from("/"), names(&absolute));
+    let mut status = fs::metadata(&at).map_err(Unusable::System)?;
+    let mut links = 0;
+    while let Some(name) = ahead.pop() {
+        let way = |path: &Path, why| Err(Unusable::Way(path.to_owned(), why));
+        if let Err(why) = trusted_on_the_way(&status) {
+            return way(&at, why);
+        }
+        let next = at.join(&name);
+        let found = fs::symlink_metadata(&next).map_err(Unusable::System)?;
+        if found.is_symlink() {
+            links += 1;
+            if links > MAX_LINKS {
+                return way(&next, "there are too many links");
+            }
+            if found.uid() != 0 {
+                return way(&next, "its owner is not root");
+            }
+            ahead.extend(names(&fs::read_link(&next).map_err(Unusable::System)?));
+            continue;
+        }
+        // what is behind a ".." has been looked at on the way to it
+        if name == ".." {
+            at.pop();
+        } else if name != "/" {
+            at = next;
+        } else {
+            at = PathBuf::from("/");
+        }
+        status = fs::metadata(&at).map_err(Unusable::System)?;
+    }
+    if !status.is_dir() {
+        return Err(Unusable::Not("it is not a directory"));
+    }
+    trusted(&status).map_err(Unusable::Not)
+}
+
+/// A directory that others can write to, but in which they can only touch what is theirs, may be on the way.
+fn trusted_on_the_way(status: &Metadata) -> Result<(), &'static str> {
+    if status.uid() == 0 && status.is_dir() && status.mode() & libc::S_ISVTX != 0 { Ok(()) } else { trusted(status) }
 }
 
 /// Whether a file may be loaded.
@@ -214,28 +285,42 @@ pub fn assign_names(options: &Options, names: &[String]) -> (Providers, Vec<Line
     let mut subnets: Vec<(u64, Option<ProviderId>)> = Vec::new();
     for line in &options.providers {
         let text = format!("provider {} {:#018x}", printable(&line.name), line.prefix);
+        let number = line.line.0;
         match (find(&line.name), subnets.iter().find(|s| s.0 == line.prefix)) {
-            (None, _) => lines.say(0, format!("'{text}' has no effect: there is no such provider ({there})")),
+            (None, _) => {
+                lines.say_of(number, 0, format!("'{text}' has no effect: there is no such provider ({there})"));
+            }
             (Some(id), Some(other)) if other.1 != id => {
-                lines.say(0, format!("'{text}' has no effect: an earlier line names another provider"));
+                lines.say_of(number, 0, format!("'{text}' has no effect: an earlier line names another provider"));
             }
             (Some(_), Some(_)) => {}
             (Some(id), None) => subnets.push((line.prefix, id)),
         }
     }
-    let default = find(&options.default_provider);
+    let (default, number) = (find(&options.default_provider), options.default_line.0);
     let mut all = names.to_vec();
     let default = default.unwrap_or_else(|| {
         let text = format!("no provider is called {} ({there})", printable(&options.default_provider));
         // as rdma-core's service: what is not there does not take the place of the usual one
         if let Some(usual) = find(BUILTIN) {
-            lines.say(0, format!("{text}: {BUILTIN} serves subnets that no line names"));
+            lines.say_of(number, 0, format!("{text}: {BUILTIN} serves subnets that no line names"));
             return usual;
         }
-        lines.say(0, format!("{text}: subnets that no line names are not served"));
+        lines.say_of(number, 0, format!("{text}: subnets that no line names are not served"));
         all.push(NOBODY.to_owned());
         u16::try_from(names.len()).ok().map(ProviderId)
     });
+    // Somebody may have laid it down and think that this is enough. Where lines name others, it may be meant so.
+    let meant = options.default_line.0.is_some() || !options.providers.is_empty();
+    let lines_name = |name: &str| {
+        let mut named = options.providers.iter().map(|line| &line.name).chain([&options.default_provider]);
+        named.any(|named| named.eq_ignore_ascii_case(name))
+    };
+    for name in names.iter().filter(|name| nameable(name) && !lines_name(name)) {
+        let name = printable(name);
+        lines.say(0, format!("provider {name} is loaded, but no 'provider' line names it: it serves no port"));
+        lines.0.iter_mut().last().into_iter().for_each(|line| line.harmless = meant);
+    }
     (Providers { names: all, subnets, default, timeout_ms: options.provider_timeout }, lines.0)
 }
 

@@ -246,6 +246,55 @@ fn what_others_can_change_is_refused() {
 }
 
 #[test]
+fn the_way_to_the_directory_is_roots() {
+    let dir = Dir::new("way");
+    dir.object("a.so", &[]);
+    let (way, inner) = (dir.path("way"), dir.path("way/inner"));
+    fs::create_dir_all(&inner).unwrap();
+    fs::copy(dir.path("a.so"), inner.join("a.so")).unwrap();
+    [&way, &inner].into_iter().for_each(|d| mode(d, 0o755));
+    let loads = |from: &Path| {
+        let (loaded, lines) = load(from, true, true);
+        (loaded.len(), dir.said(lines).pop().map(|l| l.1).unwrap_or_default())
+    };
+    assert_eq!(loads(&inner).0, 1);
+    for (bits, uid, gid, reason) in [
+        (0o757, 0, 0, "others than root can write to it"),
+        (0o775, 0, 12, "its group can write to it"),
+        (0o755, 12, 0, "its owner is not root"),
+        (0o1777, 12, 0, "its owner is not root"),
+    ] {
+        chown(&way, Some(uid), Some(gid)).unwrap();
+        mode(&way, bits);
+        let said = format!("%/way/inner: no provider is loaded from there: %/way, which leads there: {reason}");
+        assert_eq!(loads(&inner), (0, said));
+        // Nor does another way lead there.
+        let link = dir.path("short");
+        symlink("way/inner", &link).unwrap();
+        let said = format!("%/short: no provider is loaded from there: %/way, which leads there: {reason}");
+        assert_eq!(loads(&link), (0, said));
+        fs::remove_file(link).unwrap();
+    }
+    // Others can put something into these, but not something else in the place of what is root's.
+    chown(&way, Some(0), Some(0)).unwrap();
+    for bits in [0o1777, 0o775] {
+        mode(&way, bits);
+        assert_eq!(loads(&inner).0, 1);
+        assert_eq!(loads(&way.join("inner/../inner/.")).0, 1);
+    }
+    // Such a one is not for objects, and a link of somebody else's leads where he likes.
+    mode(&inner, 0o1777);
+    assert!(loads(&inner).1.ends_with("from there: others than root can write to it"));
+    mode(&inner, 0o755);
+    let link = way.join("link");
+    symlink("inner", &link).unwrap();
+    std::os::unix::fs::lchown(&link, Some(12), None).unwrap();
+    assert!(loads(&link).1.ends_with("%/way/link, which leads there: its owner is not root"), "{:?}", loads(&link));
+    symlink("round", dir.path("round")).unwrap();
+    assert_eq!(loads(&dir.path("round")).0, 0);
+}
+
+#[test]
 fn directories_that_are_none() {
     let dir = Dir::new("none");
     let missing = dir.path("missing");
@@ -283,8 +332,38 @@ fn of_two_with_one_name_the_first_stays() {
     dir.object("b.so", &["NAME=\"sAME\"", &dir.mark()]);
     let (names, said) = dir.load(true);
     assert_eq!(names, ["Same"]);
-    assert_eq!(said[1], line(0, "%/b.so: not used: there is a provider Same already"));
+    assert_eq!(said[1], line(0, "%/b.so: not used: %/a.so is provider Same already"));
     assert!(!dir.marks().contains(&std::process::id()));
+}
+
+#[test]
+fn a_name_that_no_line_can_have_is_said() {
+    let dir = Dir::new("unnameable");
+    dir.object("a.so", &["NAME=\"my own\""]);
+    dir.object("b.so", &["NAME=\"#x\""]);
+    let (names, said) = dir.load(true);
+    assert_eq!(names, ["my own", "#x"]);
+    for start in ["%/a.so: provider 'my own': no 'provider' line can name it", "%/b.so: provider '#x': no 'provider'"] {
+        assert!(said.iter().any(|l| l.0 == 0 && l.1.starts_with(start)), "{said:?}");
+    }
+    assert!(assigned("", &["my own", "#x"]).1.is_empty(), "once is enough");
+}
+
+#[test]
+fn who_is_there_for_nothing_is_said() {
+    let parsed = |text: &str| {
+        let (options, _) = parse(text.as_bytes(), "f");
+        assign_names(&options, &["one".to_owned(), "two".to_owned()]).1
+    };
+    let text = |name| format!("provider {name} is loaded, but no 'provider' line names it: it serves no port");
+    let line = |name, harmless| Line { level: 0, text: text(name), line: None, harmless };
+    assert_eq!(parsed(""), [line("one", false), line("two", false)]);
+    assert_eq!(parsed("retries 3\nprovider ONE default\n"), [line("two", true)]);
+    assert_eq!(parsed("provider two 7\n"), [line("one", true)]);
+    assert!(parsed("provider two 7\nprovider one default\n").is_empty());
+    // Lines that have no effect are said with their number.
+    let lines: Vec<_> = parsed("\nprovider x 7\nprovider one 8\nprovider two 8\nprovider y default\n");
+    assert_eq!(lines.iter().map(|l| l.line).collect::<Vec<_>>(), [Some(2), Some(4), Some(5)], "{lines:?}");
 }
 
 #[test]
@@ -363,9 +442,10 @@ fn without_the_built_in_one() {
     let off = "builtin_provider no\n";
     // Debian's object takes its place.
     let (providers, lines) = assigned(off, &["one", "ibacmp"]);
-    assert_eq!((providers.default, lines.len()), (TWO, 0));
+    assert_eq!((providers.default, lines.len()), (TWO, 1));
+    assert!(lines[0].starts_with("provider one is loaded, but "), "{lines:?}");
     let (providers, lines) = assigned(&format!("{off}provider ibacmp 1\nprovider x default\n"), &["one", "ibacmp"]);
-    assert_eq!((providers.subnets, providers.default, lines.len()), (vec![(1, TWO)], TWO, 1));
+    assert_eq!((providers.subnets, providers.default, lines.len()), (vec![(1, TWO)], TWO, 2));
     // Nobody does.
     let (providers, lines) = assigned(&format!("{off}provider ibacmp 1\nprovider one 2\n"), &["one"]);
     assert_eq!(providers.subnets, [(2, ONE)]);

@@ -120,6 +120,10 @@ impl Mads {
         Ok((token, entry.owner.ep, Box::new(sa::SaMad(bytes))))
     }
 
+    fn owner(&self, mad: *const abi::SaMad) -> Option<ProviderId> {
+        lock(&self.0).live.get(&mad.addr()).map(|entry| entry.owner.provider)
+    }
+
     fn provider(&self, token: MadToken) -> Option<ProviderId> {
         let table = lock(&self.0);
         let address = table.sent.get(&token.0)?;
@@ -204,6 +208,11 @@ impl Core {
         let (token, ep, mad) = self.mads.send(mad, |endpoint| self.registry.owner(endpoint))?;
         self.notify(Notice::Mad { token, ep, mad });
         Ok(())
+    }
+
+    /// Whose MAD it is, or whose thread asks.
+    pub fn who_has(&self, mad: *const abi::SaMad) -> String {
+        self.who(self.mads.owner(mad))
     }
 
     /// Whose MAD it is that is on its way.

@@ -1,7 +1,7 @@
 //! What plug-ins may name: open questions, ports, endpoints. They are looked up by number or address and never trusted:
 //! a pointer that a plug-in gives is only compared.
 
-use std::collections::{HashMap, HashSet};
+use std::collections::{HashMap, VecDeque};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use ibacm_wire::Gid;
@@ -9,12 +9,23 @@ use ibacm_wire::Gid;
 use super::abi;
 use crate::engine::{AskId, EpId, ProviderId};
 
+/// Questions that are closed and remembered, so that it can be told whose the answer is that comes then.
+const REMEMBERED: usize = 1024;
+
 /// The tables.
 #[derive(Default)]
 pub(super) struct Registry {
-    asks: Mutex<HashSet<AskId>>,
+    asks: Mutex<Asks>,
     ports: Mutex<HashMap<usize, Arc<[Gid]>>>,
     endpoints: Mutex<HashMap<usize, Owner>>,
+}
+
+/// Questions, and whom they were put to.
+#[derive(Default)]
+struct Asks {
+    open: HashMap<AskId, ProviderId>,
+    /// Those that were closed last.
+    closed: VecDeque<(AskId, ProviderId)>,
 }
 
 /// Which endpoint a structure stands for, and whose it is.
@@ -25,17 +36,30 @@ pub(super) struct Owner {
 }
 
 impl Registry {
-    pub(super) fn open_ask(&self, id: AskId) {
-        lock(&self.asks).insert(id);
+    pub(super) fn open_ask(&self, id: AskId, provider: ProviderId) {
+        lock(&self.asks).open.insert(id, provider);
     }
 
     pub(super) fn is_open(&self, id: AskId) -> bool {
-        lock(&self.asks).contains(&id)
+        lock(&self.asks).open.contains_key(&id)
     }
 
     /// Whether it was open.
     pub(super) fn close_ask(&self, id: AskId) -> bool {
-        lock(&self.asks).remove(&id)
+        let mut asks = lock(&self.asks);
+        let Some(provider) = asks.open.remove(&id) else { return false };
+        if asks.closed.len() >= REMEMBERED {
+            asks.closed.pop_front();
+        }
+        asks.closed.push_back((id, provider));
+        true
+    }
+
+    /// Whom a question was put to, if it is open or was lately.
+    pub(super) fn asked(&self, id: AskId) -> Option<ProviderId> {
+        let asks = lock(&self.asks);
+        let closed = || asks.closed.iter().rev().find(|c| c.0 == id).map(|c| c.1);
+        asks.open.get(&id).copied().or_else(closed)
     }
 
     pub(super) fn add_port(&self, port: *const abi::Port, gids: Vec<Gid>) {

@@ -11,9 +11,11 @@ use std::{io, mem};
 use ibacm_wire::sa::SaMad;
 
 use super::calls::{Calls, OpenedDevice};
-use super::core::core;
+use super::cancel::Uncancelled;
+use super::core::{core, this_thread_is};
 use super::handover::Jobs;
 use super::load::Loaded;
+use super::place::Place;
 use super::tree::{Tree, Wanted};
 use super::{Notice, abi};
 use crate::engine::{AskId, Call, EpId, MadToken, PortId, ProviderId};
@@ -21,8 +23,6 @@ use crate::log;
 
 /// Plug-ins are used to what a process's first thread has.
 const STACK: usize = 8 << 20;
-/// How long a plug-in's handlers may take before an endpoint is closed all the same.
-const SETTLE: Duration = Duration::from_secs(1);
 
 /// What is to be open at a plug-in.
 pub type Wish = BTreeMap<PortId, Wanted<Arc<OpenedDevice>>>;
@@ -60,6 +60,8 @@ pub struct Worker {
     shared: Arc<Shared>,
     jobs: Arc<Jobs<Job>>,
     mads: Arc<Jobs<MadEnd>>,
+    /// Where the call thread is, and the other one.
+    places: [Arc<Place>; 2],
     threads: Vec<JoinHandle<()>>,
 }
 
@@ -72,20 +74,36 @@ impl Worker {
         let (shared, jobs, mads) = (Arc::new(Shared::default()), Arc::new(Jobs::new()), Arc::new(Jobs::new()));
         let thread = |what: &str| thread::Builder::new().name(format!("{what}:{}", loaded.name)).stack_size(STACK);
         let (name, table) = (loaded.name.clone(), loaded.table);
+        let places: [Arc<Place>; 2] = Default::default();
+        let [calling, hearing] = places.clone();
         let answers = {
             let mads = Arc::clone(&mads);
-            thread("sa").spawn(move || tell_answers(&mads))?
+            thread("sa").spawn(move || {
+                this_thread_is(id);
+                tell_answers(&mads, &hearing);
+            })?
         };
         let calls = {
             let (shared, jobs, mads) = (Arc::clone(&shared), Arc::clone(&jobs), Arc::clone(&mads));
             thread("prov").spawn(move || {
-                let settle = Box::new(move || {
-                    mads.wait_idle(SETTLE);
+                this_thread_is(id);
+                let settle = Box::new(move |most| {
+                    mads.wait_idle(most);
                 });
-                make_calls(&shared, &jobs, Calls::new(id, &name, table, settle));
+                make_calls(&shared, &jobs, Calls::new(id, &name, table, calling, settle));
             })?
         };
-        Ok(Worker { name: loaded.name.clone(), shared, jobs, mads, threads: vec![calls, answers] })
+        Ok(Worker { name: loaded.name.clone(), shared, jobs, mads, places, threads: vec![calls, answers] })
+    }
+
+    /// Its name.
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// The call that the plug-in is in, and for how long it has been.
+    pub fn place(&self) -> Option<(&'static str, Duration)> {
+        self.places.iter().filter_map(|p| p.look()).max_by_key(|p| p.1)
     }
 
     /// What is to be open for `port` from now on.
@@ -109,7 +127,9 @@ impl Worker {
 
     /// Asks; what comes of it is a [`Notice`] with the id, unless nobody waits for it any more.
     pub fn ask(&self, id: AskId, port: PortId, ep: EpId, call: Call) {
-        self.jobs.push(Job::Ask { id, port, ep, call });
+        // of a plug-in that is blocked, clients may go on to ask and to leave
+        let is_stale = |job: &Job| matches!(job, Job::Ask { id, .. } if !core().is_open(*id));
+        self.jobs.push_sweeping(Job::Ask { id, port, ep, call }, is_stale);
     }
 
     /// The subnet manager wants all registrations once more.
@@ -136,21 +156,27 @@ impl Worker {
         self.jobs.close();
     }
 
-    /// Waits until all is closed, but not past `until`: a plug-in that hangs ends with the process.
-    pub fn join(self, until: Instant) {
-        while self.threads.first().is_some_and(|t| !t.is_finished()) {
-            if Instant::now() >= until {
-                log!(0, "provider {} does not end", self.name);
-                return;
+    /// Waits until all is closed, but not past `until`: a plug-in that hangs ends with the process. Whether it has let go
+    /// of everything.
+    pub fn join(self, until: Instant) -> bool {
+        for thread in &self.threads {
+            while !thread.is_finished() {
+                if Instant::now() >= until {
+                    log!(0, "provider {} does not end", self.name);
+                    return false;
+                }
+                thread::sleep(Duration::from_millis(2));
             }
-            thread::sleep(Duration::from_millis(2));
+            // after the calls, none of which waits for an answer any more
+            self.mads.close();
         }
-        self.mads.close();
+        true
     }
 }
 
 /// The call thread.
 fn make_calls(shared: &Shared, jobs: &Jobs<Job>, mut calls: Calls) {
+    let _uncancelled = Uncancelled::new();
     let mut tree = Tree::default();
     while let Some(job) = jobs.next() {
         match job {
@@ -161,6 +187,7 @@ fn make_calls(shared: &Shared, jobs: &Jobs<Job>, mut calls: Calls) {
                     shared.changed.store(false, Ordering::Release);
                 }
                 let wish = shared.wish.lock().unwrap_or_else(PoisonError::into_inner).clone();
+                calls.begin();
                 tree.become_(&mut calls, &wish);
                 drop(wish);
                 shared.failed.store(tree.has_failures(), Ordering::Release);
@@ -203,9 +230,11 @@ fn refuse(id: AskId) {
 }
 
 /// The SA thread.
-fn tell_answers(mads: &Jobs<MadEnd>) {
+fn tell_answers(mads: &Jobs<MadEnd>, place: &Place) {
+    let _uncancelled = Uncancelled::new();
     while let Some((token, result)) = mads.next() {
         if let Some(delivery) = core().mad_done(token, result) {
+            let _inside = place.enter("a handler of a MAD");
             delivery.deliver();
         }
     }

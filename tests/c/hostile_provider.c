@@ -9,9 +9,11 @@
 #define _GNU_SOURCE
 #include <endian.h>
 #include <pthread.h>
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <infiniband/acm_prov.h>
@@ -274,7 +276,7 @@ static void malform(struct job *job)
 {
 	struct acm_msg msg;
 	static const int lengths[] = { 0, 17, 15, 65535, 16 + 71, 16 + 9 * 72, 592 };
-	int kind = number ? number : __atomic_fetch_add(&calls, 1, __ATOMIC_RELAXED) % 12;
+	int kind = number ? number : __atomic_fetch_add(&calls, 1, __ATOMIC_RELAXED) % 13;
 
 	fill(&job->msg);
 	msg = job->msg;
@@ -288,6 +290,8 @@ static void malform(struct job *job)
 		msg.hdr.tid = ~msg.hdr.tid;
 	else if (kind == 10)
 		memset(msg.hdr.data, 0xff, sizeof(msg.hdr.data));
+	else if (kind == 12)
+		msg.hdr.length = ACM_MSG_HDR_LENGTH;
 	else
 		msg.hdr.status = 0xee;
 	respond(job, job->id, &msg);
@@ -320,6 +324,31 @@ static void use_closed(void)
 	acm_get_rate(255, 255);
 	acm_convert_mtu(-1);
 	acm_convert_rate(-1);
+}
+
+/* -- Threads that are cancelled while they call the service -- */
+
+static void *cancelled(void *context)
+{
+	struct job *job = (struct job *)context;
+
+	/* At the first cancellation point: the write of a line, or of the wake-up. */
+	pthread_cancel(pthread_self());
+	if (job)
+		answer(job);
+	else
+		acm_write(0, "hostile: last words\n");
+	pthread_testcancel();
+	acm_write(0, "hostile: it was not cancelled\n");
+	return NULL;
+}
+
+static void cancel_one(struct job *job)
+{
+	pthread_t thread;
+
+	if (!pthread_create(&thread, NULL, cancelled, job))
+		pthread_join(thread, NULL);
 }
 
 /* -- The interface -- */
@@ -398,6 +427,9 @@ static int asked(struct ep *ep, struct acm_msg *msg, uint64_t id, int query)
 	} else if (!strncmp(mode, "mad_", 4)) {
 		misuse_mads(ep, job);
 		answer(job);
+	} else if (is("cancel")) {
+		cancel_one(NULL);
+		cancel_one(job);
 	} else if (is("closed")) {
 		use_closed();
 		answer(job);
@@ -534,6 +566,23 @@ static void __attribute__((constructor)) start(void)
 	if (file)
 		fclose(file);
 	acm_write(0, "hostile: %s %d\n", mode, number);
+	if (is("state")) { /* what is the whole process's */
+		sigset_t none;
+
+		sigemptyset(&none);
+		sigprocmask(SIG_SETMASK, &none, NULL);
+		signal(SIGTERM, SIG_IGN);
+		signal(SIGPIPE, SIG_DFL);
+		umask(0);
+		if (chdir("/usr"))
+			acm_write(0, "hostile: there is no /usr\n");
+	}
+}
+
+static void __attribute__((destructor)) end(void)
+{
+	if (is("destructor"))
+		pause();
 }
 
 int provider_query(struct acm_provider **info, uint32_t *version)

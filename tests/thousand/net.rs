@@ -394,6 +394,7 @@ impl Net {
                 Action::Plugged { .. }
                 | Action::Ask { .. }
                 | Action::Forget { .. }
+                | Action::Late { .. }
                 | Action::Reregister { .. }
                 | Action::MadDone { .. } => {}
                 Action::Log { .. } => {}

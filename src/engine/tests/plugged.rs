@@ -5,12 +5,15 @@ use std::collections::HashSet;
 use super::sim::{MS, Net, gid, ip, ip_kind, name, octets, status, to_ip};
 use super::{from, to, to_name};
 use crate::addr::Addr;
-use crate::engine::{Action, AskId, Call, ClientId, Config, EpId, MESSAGE, Outcome, PortId, ProviderId, Providers};
-use ibacm_wire::PathRecord;
+use crate::engine::{
+    Action, AskId, Call, ClientId, Config, EpId, LocalName, MESSAGE, Outcome, PkeyChoice, PortId, PortInfo, ProviderId,
+    Providers,
+};
 use ibacm_wire::client::{
     COUNTERS, Counter, EP_FLAG_DEST, EP_FLAG_SOURCE, Entry, FLAG_NODELAY, FLAG_QUERY_SA, HDR_LEN, Header, OP_EP_QUERY,
     OP_PERF_QUERY, Status, TYPE_GID, TYPE_IP6, TYPE_NAME, resolve_request,
 };
+use ibacm_wire::{Gid, PathRecord};
 
 /// Prefix of the subnet that hosts of the simulation are in.
 pub const PREFIX: u64 = 0xfe80 << 48;
@@ -206,7 +209,7 @@ fn an_answer_is_as_long_as_its_entries() {
     let einval = Status::Einval as u8;
     let cases = [
         // status and length given, status and length of the reply
-        (0, 16, 0, 16),
+        (0, 16, einval, 16),
         (0, 16 + 8 * 72, 0, 592),
         (0, 160, 0, 160),
         (0, 0, einval, 16),
@@ -226,9 +229,13 @@ fn an_answer_is_as_long_as_its_entries() {
         assert_eq!((h.status, reply.len(), usize::from(h.length)), (status, reply_length, reply_length), "{length}");
         assert!(reply[16..].iter().all(|b| *b == 0x5a));
     }
+    let said = |text: &str| net.log.iter().filter(|l| l.0 == 0 && l.1.ends_with(text)).count();
+    let start = "provider first: malformed answer to resolve: a success ";
+    assert_eq!([17, 0xffff].map(|n| said(&format!("{start}of {n} bytes"))), [1, 1]);
+    assert_eq!(said(&format!("{start}without an entry")), 1);
     let engine = &net.hosts[0].engine;
     assert_eq!(engine.counters()[Counter::Nodata as usize], 2);
-    assert_eq!(engine.counters()[Counter::Error as usize], 6);
+    assert_eq!(engine.counters()[Counter::Error as usize], 7);
     assert_eq!(engine.counters()[Counter::Resolve as usize], cases.len() as u64);
 }
 
@@ -249,6 +256,37 @@ fn who_is_not_answered_in_time_is_told() {
     net.run(5000 * MS);
     assert_eq!((net.hosts[0].replies.len(), forgotten(&mut net).len()), (2, 0));
     assert_eq!(net.hosts[0].engine.counters()[Counter::Error as usize], 1);
+}
+
+/// Who was late since the last time, with what, and for how long in milliseconds.
+fn late(net: &mut Net) -> Vec<(&'static str, u128)> {
+    let told = std::mem::take(&mut net.hosts[0].told).into_iter();
+    told.filter_map(|a| match a {
+        Action::Late { provider: ProviderId(0), function, waited } => Some((function, waited.as_millis())),
+        _ => None,
+    })
+    .collect()
+}
+
+#[test]
+fn who_is_late_is_told_of_and_with_what() {
+    let mut net = plugged_net(1);
+    question(&mut net, &[from(0), to(1)]);
+    question(&mut net, &[Entry { flags: FLAG_QUERY_SA, ..Entry::path(0, &path_to(gid(1))) }]);
+    net.run(1000 * MS);
+    let mut both = late(&mut net);
+    both.sort_unstable();
+    assert_eq!(both, [("query", 1000), ("resolve", 1000)]);
+    // However long answers may take, counters may not.
+    let patient = Providers { timeout_ms: 30_000, ..providers() };
+    net.hosts[0].engine.set_providers(patient);
+    question(&mut net, &[from(0), to(1)]);
+    assert_eq!(net.raw(0, 1 << 40, &perf_query([0, 1, 0])), Outcome::Pending);
+    net.run(2000 * MS);
+    assert_eq!(late(&mut net), [("query_perf", 2000)]);
+    assert_eq!(status(&net.hosts[0].replies[&(1 << 40)]), Status::Etimedout as u8);
+    net.run(28_000 * MS);
+    assert_eq!(late(&mut net), [("resolve", 30_000)]);
 }
 
 #[test]
@@ -307,6 +345,40 @@ fn open_questions_are_bounded() {
     assert!(net.ask(0, &[from(0), to(1)], 0).is_none(), "there is room again");
     net.run(1000 * MS);
     assert_eq!(net.hosts[0].replies.len(), requests.len() + 1, "all are answered in the end");
+}
+
+#[test]
+fn a_provider_that_does_not_answer_takes_nothing_from_another() {
+    let mut net = plugged_net(1);
+    let mut second = PortInfo { port: 2, lid: 50, ..net.hosts[0].port.clone() };
+    second.gids = vec![Gid((u128::from(SECOND) << 64 | 5).to_be_bytes())];
+    let own = |name: &[u8], device: &str, port| LocalName {
+        addr: Addr::name(name),
+        text: name.to_vec(),
+        device: device.to_owned(),
+        port,
+        pkey: PkeyChoice::Default,
+    };
+    let device = second.device.clone();
+    let names = vec![own(b"one", &device, 1), own(b"two", &device, 2)];
+    let engine = &mut net.hosts[0].engine;
+    engine.set_port(net.now, second);
+    engine.set_names(names);
+    net.run(10 * MS);
+    for _ in 0..16_384 {
+        net.start(0, &[from(0), to(1)]);
+    }
+    let too_many = net.ask(0, &[from(0), to(1)], 0).expect("a refusal");
+    assert_eq!(status(&too_many), Status::Enomem as u8);
+    net.hosts[0].told.clear();
+    net.start(0, &[Entry::address(EP_FLAG_SOURCE, TYPE_NAME, b"two"), to(1)]);
+    net.run(0);
+    let asked: Vec<_> = net.hosts[0]
+        .told
+        .iter()
+        .filter_map(|a| if let Action::Ask { provider, .. } = a { Some(*provider) } else { None })
+        .collect();
+    assert_eq!(asked, [ProviderId(1)]);
 }
 
 fn perf_query(data: [u8; 3]) -> Vec<u8> {

@@ -271,6 +271,30 @@ fn a_reregistration_is_told_to_the_provider() {
     net.hosts[0].engine.reregister(net.now, PORT);
     net.run(10 * S);
     assert_eq!((net.hosts[0].told.len(), net.joins), (0, 0));
+    // Again, so soon that it is about the same: once is enough. Later it is another order.
+    net.change_port(0, |p| p.active = true);
+    net.run(0);
+    net.hosts[0].engine.reregister(net.now, PORT);
+    net.run(50 * MS);
+    net.hosts[0].engine.reregister(net.now, PORT);
+    net.run(50 * MS);
+    let orders = |net: &mut Net| {
+        let told = std::mem::take(&mut net.hosts[0].told);
+        told.iter().filter(|a| matches!(a, Action::Reregister { .. })).count()
+    };
+    assert_eq!(orders(&mut net), 1);
+    net.hosts[0].engine.reregister(net.now, PORT);
+    // A port that is closed and opened has not heard of it.
+    net.change_port(0, |p| p.lid += 1);
+    net.run(0);
+    net.hosts[0].engine.reregister(net.now, PORT);
+    net.run(0);
+    assert_eq!(orders(&mut net), 2);
+    net.change_port(0, |p| p.active = false);
+    net.run(0);
+    net.hosts[0].told.clear();
+    net.hosts[0].engine.reregister(net.now, PORT);
+    net.run(10 * S);
     // It is told when it has the port open again, and once.
     for owed in [true, false] {
         net.change_port(0, |p| p.active = true);

@@ -367,6 +367,7 @@ impl Net {
                 action @ (Action::Plugged { .. }
                 | Action::Ask { .. }
                 | Action::Forget { .. }
+                | Action::Late { .. }
                 | Action::Reregister { .. }
                 | Action::MadDone { .. }) => self.hosts[h].told.push(action),
                 Action::Log { level, text, .. } => self.log.push((level, text)),

@@ -226,3 +226,22 @@ fn several_wait_until_all_is_done() {
         receiver.join().unwrap();
     });
 }
+
+#[test]
+fn what_nobody_wants_is_swept_out() {
+    let mut builder = Builder::new();
+    builder.max_branches = 100_000;
+    builder.check(|| {
+        let jobs = Jobs::new();
+        for n in 0..5000 {
+            jobs.push_sweeping(n, |&n| n % 2 == 1 || n < 4000);
+        }
+        jobs.close();
+        let mut got = Vec::new();
+        while let Some(n) = jobs.next() {
+            got.push(n);
+        }
+        assert!(got.is_sorted() && got.len() < 2048, "{}", got.len());
+        assert!((4000..5000).step_by(2).all(|n| got.contains(&n)));
+    });
+}
