@@ -11,12 +11,12 @@ use super::manager::RESCAN;
 use super::{Daemon, SETTLE, SHARE};
 use crate::device::{self, Device, open_umad};
 use crate::engine::PortId;
-use crate::{log, sock};
 use crate::time::Time;
 use crate::token::{self, kind};
 use crate::ud::UdEndpoint;
 use crate::umad::UmadPort;
 use crate::verbs;
+use crate::{log, sock};
 
 /// How long the kernel is given to tear down what was open on a lost device. Until it has, nothing can be destroyed
 /// from here: what is tried is refused, and would be leaked.
