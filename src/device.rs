@@ -39,20 +39,27 @@ impl Device {
         self.ud.context().name()
     }
 
+    /// Whether a port can be used, without all of its tables: reading them takes long where each entry is a question.
+    fn is_active(&self, port: u8) -> bool {
+        let context = self.ud.context();
+        let Ok(attr) = context.query_port(port) else { return false };
+        let first = context.query_gid(port, 0).map(Gid).ok().filter(|gid| gid.interface_id() != 0);
+        is_usable(&attr, first.as_ref())
+    }
+
     /// What the engine is to know of a port; an error if the device does not answer.
     pub fn query(&self, port: u8) -> io::Result<PortInfo> {
         let context = self.ud.context();
         let attr = context.query_port(port)?;
         let gids = gid_table(context, port, &attr);
         let pkeys = (0..attr.pkey_tbl_len).map(|i| context.query_pkey(port, i).unwrap_or(0)).collect();
-        let usable = attr.state == verbs::PORT_ACTIVE && attr.lid != 0 && gids.first().is_some_and(|g| !g.is_zero());
         Ok(PortInfo {
             device: context.name().to_owned(),
             guid: context.guid(),
             device_order: self.order,
             phys_port_cnt: context.phys_port_cnt(),
             port,
-            active: usable,
+            active: is_usable(&attr, gids.first()),
             lid: attr.lid,
             lmc: attr.lmc,
             sm_lid: attr.sm_lid,
@@ -64,6 +71,11 @@ impl Device {
             pkeys,
         })
     }
+}
+
+/// Whether a port with this first GID can be used.
+fn is_usable(attr: &PortAttr, first: Option<&Gid>) -> bool {
+    attr.state == verbs::PORT_ACTIVE && attr.lid != 0 && first.is_some_and(|gid| !gid.is_zero())
 }
 
 /// The GID table up to its last entry in use; unused entries before that are zero, so that places are indices.
@@ -183,8 +195,7 @@ pub fn ib_ports<'a>(devices: impl Iterator<Item = &'a Device>) -> Vec<IbPort> {
     let mut out = Vec::new();
     for d in devices {
         for p in &d.ports {
-            let active = d.query(p.number).is_ok_and(|info| info.active);
-            out.push(IbPort { device: d.name().as_bytes().to_vec(), port: p.number, active });
+            out.push(IbPort { device: d.name().as_bytes().to_vec(), port: p.number, active: d.is_active(p.number) });
         }
     }
     out

@@ -1,7 +1,8 @@
 //! The loop: waits for descriptors and deadlines, tells the engine what happened, and does what it answers.
 //!
-//! One thread, one epoll. Everything is registered edge-triggered, so a source is read until it is empty or its share
+//! One thread, one epoll. Sources are registered edge-triggered, so a source is read until it is empty or its share
 //! of the turn is used up; in the second case it is called again in the next turn without waiting (`Daemon::again`).
+//! The descriptors of MADs are level-triggered: there the read that would find nothing costs more than it tells.
 //! The clock is read once a turn.
 
 use std::collections::{HashMap, VecDeque};
@@ -238,6 +239,7 @@ impl Daemon {
         self.do_actions();
         loop {
             let timeout = self.timeout();
+            self.sources.settle();
             match self.poll.poll(&mut events, timeout) {
                 Err(e) if e.kind() != io::ErrorKind::Interrupted => return Err(e),
                 _ => {}
@@ -296,7 +298,7 @@ impl Daemon {
             }
             kind::LISTENER => self.server.on_listener(parts.index, now),
             kind::COMPLETION => self.completions(parts.index as usize, parts.generation, token),
-            kind::UMAD => self.mads(parts.index as usize, parts.generation, token),
+            kind::UMAD => self.mads(parts.index as usize, parts.generation),
             kind::ASYNC => self.device_events(parts.index as usize, token),
             kind::NETLINK => {
                 if let Some(r) = &mut self.rtnl {

@@ -177,10 +177,24 @@ impl Daemon {
         }
     }
 
+    /// Takes what an endpoint has, and does what follows from it before the queue is armed and looked at again: somebody
+    /// waits for the one, and nobody for the other.
     fn poll_endpoint(&mut self, ep: EpId) {
-        let (engine, now) = (&mut self.engine, self.now);
+        let Some(taken) = self.take_completions(ep, SHARE) else { return };
+        self.do_actions();
         let Some(endpoint) = self.endpoints.get_mut(&ep) else { return };
-        let polled = endpoint.poll(SHARE, |completion| match completion {
+        // an endpoint that breaks by this is taken out by the look that follows
+        if let Err(e) = endpoint.arm() {
+            crate::log_limited!(0, "cannot wait for completions: {e}");
+        }
+        self.take_completions(ep, SHARE - taken);
+    }
+
+    /// Hands an endpoint's completions to the engine: how many there were, if that was all, and the endpoint is well.
+    fn take_completions(&mut self, ep: EpId, budget: usize) -> Option<usize> {
+        let (engine, now) = (&mut self.engine, self.now);
+        let endpoint = self.endpoints.get_mut(&ep)?;
+        let polled = endpoint.poll(budget, |completion| match completion {
             Completion::Recv(r) => {
                 let Some(grh) = &r.grh else { return };
                 let rx = Rx {
@@ -203,14 +217,21 @@ impl Daemon {
             }
         });
         let broken = endpoint.is_broken();
-        match polled {
-            Ok(p) if p.more && !broken => self.again.push_back(token::pack(kind::COMPLETION, 1, ep.0)),
-            Ok(_) => {}
-            Err(e) => crate::log_limited!(0, "cannot poll for completions: {e}"),
+        if let Err(e) = &polled {
+            crate::log_limited!(0, "cannot poll for completions: {e}");
         }
         if broken {
             self.endpoints.remove(&ep);
             self.open_later(ep);
+            return None;
+        }
+        match polled {
+            Ok(p) if !p.more => Some(p.completions),
+            Ok(_) => {
+                self.again.push_back(token::pack(kind::COMPLETION, 1, ep.0));
+                None
+            }
+            Err(_) => None,
         }
     }
 }

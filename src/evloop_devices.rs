@@ -1,6 +1,7 @@
 //! Devices in the loop: opened, watched for events, dropped when they vanish.
 
 use std::io;
+use std::os::fd::AsRawFd;
 use std::time::Duration;
 
 use mio::unix::SourceFd;
@@ -10,12 +11,12 @@ use super::manager::RESCAN;
 use super::{Daemon, SETTLE, SHARE};
 use crate::device::{self, Device, open_umad};
 use crate::engine::PortId;
-use crate::log;
 use crate::time::Time;
 use crate::token::{self, kind};
 use crate::ud::UdEndpoint;
 use crate::umad::UmadPort;
 use crate::verbs;
+use crate::{log, sock};
 
 /// How long the kernel is given to tear down what was open on a lost device. Until it has, nothing can be destroyed
 /// from here: what is tried is refused, and would be leaked.
@@ -81,12 +82,16 @@ impl Daemon {
                 log!(0, "cannot watch {}: {e}", device.name());
             }
         };
+        let epoll = self.poll.as_raw_fd();
         register(device.ud.fd(), token::pack(kind::COMPLETION, 0, index as u32));
         register(device.ud.context().async_fd(), token::pack(kind::ASYNC, 0, index as u32));
         for p in &device.ports {
             if let Some(umad) = &p.umad {
                 // the port's number is its generation: it distinguishes the ports of a device
-                register(umad.fd(), token::pack(kind::UMAD, u32::from(p.number), index as u32));
+                let token = token::pack(kind::UMAD, u32::from(p.number), index as u32);
+                if let Err(e) = sock::watch_level(epoll, umad.fd(), token.0) {
+                    log!(0, "cannot watch {}: {e}", device.name());
+                }
             }
         }
         let numbers: Vec<u8> = device.ports.iter().map(|p| p.number).collect();
@@ -228,22 +233,26 @@ impl Daemon {
         self.devices.get_mut(d)?.as_mut()?.ports.get_mut(p)?.umad.as_mut()
     }
 
-    /// MADs that came to a port.
-    pub(super) fn mads(&mut self, index: usize, number: u32, token: Token) {
-        let Some(device) = self.devices.get(index).and_then(Option::as_ref) else { return };
+    /// MADs that came to a port. Where no answer is outstanding the next one is not looked for: it is an event of its own,
+    /// as these descriptors are level-triggered. So one is read whatever happens, or the loop would not sleep any more.
+    pub(super) fn mads(&mut self, index: usize, number: u32) {
+        let Some(device) = self.devices.get_mut(index).and_then(Option::as_mut) else { return };
         let Some(place) = device.ports.iter().position(|p| u32::from(p.number) == number) else { return };
-        let Some(id) = self.ports.iter().find(|(_, at)| **at == (index, place)).map(|(id, _)| *id) else { return };
+        let id = self.ports.iter().find(|(_, at)| **at == (index, place)).map(|(id, _)| *id);
+        let Some(umad) = device.ports.get_mut(place).and_then(|p| p.umad.as_mut()) else { return };
         for _ in 0..SHARE {
-            let Some(umad) = self.umad(id) else { return };
-            match umad.recv() {
-                Ok(Some(r)) if r.is_report() => self.engine.report(self.now, id, r.lid, &r.mad),
-                Ok(Some(r)) => self.engine.mad_received(self.now, id, r.status, &r.mad),
-                Ok(None) => return,
+            match (umad.recv(), id) {
+                (Ok(Some(r)), Some(id)) if r.is_report() => self.engine.report(self.now, id, r.lid, &r.mad),
+                (Ok(Some(r)), Some(id)) => self.engine.mad_received(self.now, id, r.status, &r.mad),
+                (Ok(Some(_)), None) => {}
+                (Ok(None), _) => return,
                 // nothing but the end of the device ends it
-                Err(e) => return self.device_lost(index, &e.to_string()),
+                (Err(e), _) => return self.device_lost(index, &e.to_string()),
+            }
+            if !umad.expects_answer() {
+                return;
             }
         }
-        self.again.push_back(token);
     }
 
     /// Opens the way to the SA where it could not be opened before: whether it is open now.
@@ -253,7 +262,7 @@ impl Daemon {
         let Some(p) = device.ports.iter_mut().find(|p| p.number == number && p.umad.is_none()) else { return false };
         let Ok(umad) = open_umad(&name, number) else { return false };
         let token = token::pack(kind::UMAD, u32::from(number), index as u32);
-        match self.poll.registry().register(&mut SourceFd(&umad.fd()), token, Interest::READABLE) {
+        match sock::watch_level(self.poll.as_raw_fd(), umad.fd(), token.0) {
             Ok(()) => p.umad = Some(umad),
             Err(e) => crate::log_limited!(0, "cannot watch {name}: {e}"),
         }

@@ -2,7 +2,8 @@
 //!
 //! A UDP socket is connected, which sends nothing, and asked for its own address. Connecting to
 //! no family dissolves that again: without it the kernel would keep the first source address
-//! for all later destinations. One socket per family is kept for that.
+//! for all later destinations. One socket per family is kept for that, and dissolved when there
+//! is time: whoever asked waits for the answer, not for that.
 #![allow(unsafe_code)] // system calls; one call per block
 
 use std::io;
@@ -17,8 +18,25 @@ const PORT: u16 = 9;
 /// Asks the kernel for source addresses.
 #[derive(Debug, Default)]
 pub struct Sources {
-    v4: Option<OwnedFd>,
-    v6: Option<OwnedFd>,
+    v4: Kept,
+    v6: Kept,
+}
+
+/// A socket that is used again.
+#[derive(Debug, Default)]
+struct Kept {
+    fd: Option<OwnedFd>,
+    /// It may be connected.
+    connected: bool,
+}
+
+impl Kept {
+    /// Dissolves what there is of a connection; a socket for which that fails is not used again.
+    fn settle(&mut self) {
+        if std::mem::take(&mut self.connected) && self.fd.as_ref().is_some_and(|fd| dissolve(fd).is_err()) {
+            self.fd = None;
+        }
+    }
 }
 
 impl Sources {
@@ -41,19 +59,24 @@ impl Sources {
             return Err(io::Error::new(io::ErrorKind::InvalidInput, "unspecified address"));
         }
         let kept = if dest.is_ipv4() { &mut self.v4 } else { &mut self.v6 };
-        let fd = match kept.take() {
-            Some(fd) => fd,
-            None => open(dest)?,
+        kept.settle();
+        let fd = match &mut kept.fd {
+            Some(fd) => &*fd,
+            none => &*none.insert(open(dest)?),
         };
-        let source = connect(&fd, dest, scope).and_then(|()| local(&fd, dest));
-        // Dissolved even after a failure; a socket for which that fails is not used again.
-        if dissolve(&fd).is_ok() {
-            *kept = Some(fd);
-        }
+        // Even a failure may leave something behind.
+        kept.connected = true;
+        let source = connect(fd, dest, scope).and_then(|()| local(fd, dest));
         source.and_then(|source| match source {
             source if source.is_unspecified() => Err(io::ErrorKind::AddrNotAvailable.into()),
             source => Ok(source),
         })
+    }
+
+    /// Gets ready for the next question, for when there is time.
+    pub fn settle(&mut self) {
+        self.v4.settle();
+        self.v6.settle();
     }
 }
 

@@ -47,6 +47,13 @@ pub fn send(fd: BorrowedFd<'_>, bytes: &[u8]) -> io::Result<usize> {
     })
 }
 
+/// Adds a descriptor to an epoll set for as long as it is readable, not only when it becomes so: mio has edges only.
+pub fn watch_level(epoll: RawFd, fd: RawFd, data: usize) -> io::Result<()> {
+    let mut event = libc::epoll_event { events: libc::EPOLLIN.cast_unsigned(), u64: data as u64 };
+    // SAFETY: the event is alive and only read.
+    check(unsafe { libc::epoll_ctl(epoll, libc::EPOLL_CTL_ADD, fd, &raw mut event) }).map(drop)
+}
+
 /// Ends what comes in on a stream: the other side cannot send any more, what it has sent stays.
 pub fn end_input(fd: BorrowedFd<'_>) -> io::Result<()> {
     // SAFETY: no memory is passed.

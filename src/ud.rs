@@ -2,9 +2,10 @@
 //!
 //! A [`UdDevice`] has one descriptor to poll for all endpoints of a device; an event names the
 //! endpoint by the number (cookie) that its owner chose. The rule that loses no completion:
-//! [`UdEndpoint::poll`] goes on until the queue, armed before, is found empty, or until its budget
-//! is used up. In the first case the next completion makes an event; in the second
-//! ([`Polled::more`]) no event may come, and the owner calls again without waiting for one.
+//! [`UdEndpoint::poll`] empties the queue, the owner does what follows from that, [`UdEndpoint::arm`]
+//! has the next completion make an event, and another poll takes what came before that. Where a
+//! budget ended a poll ([`Polled::more`]) no event may come: the owner calls again without waiting
+//! for one.
 
 // One block reads a receive buffer, and completions start as zeroed structures.
 #![allow(unsafe_code)]
@@ -62,7 +63,8 @@ impl UdDevice {
     }
 
     /// Takes up to `max` events and gives the cookies of their endpoints to `f`. The number of
-    /// events; if it is `max`, more may be waiting.
+    /// events; if it is `max`, more may be waiting. As an armed queue makes one event, nothing is
+    /// read when that of each has been: only the first read may find nothing.
     ///
     /// An error (EIO) means that the device has vanished: its descriptor stays readable, so it
     /// must be taken out of the poll set.
@@ -72,6 +74,9 @@ impl UdDevice {
             let Some(cookie) = self.channel.next_event()? else { break };
             f(cookie);
             count += 1;
+            if !self.channel.expects_event() {
+                break;
+            }
         }
         Ok(count)
     }
@@ -92,6 +97,8 @@ pub struct UdEndpoint {
     cq: Rc<Cq>,
     pd: Rc<Pd>,
     slots: Slots<Load>,
+    /// Receives that have ended and are to be posted again.
+    spent: Vec<u64>,
     depths: Depths,
     port: u8,
     pkey_index: u16,
@@ -140,6 +147,7 @@ impl UdEndpoint {
             cq,
             pd,
             slots: Slots::new(depths.send),
+            spent: Vec::with_capacity(BATCH * 2),
             depths,
             port: setup.port,
             pkey_index: setup.pkey_index,
@@ -259,36 +267,36 @@ impl UdEndpoint {
         }
     }
 
-    /// Hands up to `budget` completions to `f`, in their order; receives are posted again after
-    /// `f` has returned. See the module's text for when to call again.
+    /// Has the next completion make an event. What came before that makes none: a poll has to follow.
+    ///
+    /// After an error the endpoint is broken.
+    pub fn arm(&mut self) -> io::Result<()> {
+        self.cq.arm().inspect_err(|_| self.broken = true)
+    }
+
+    /// Hands up to `budget` completions to `f`, in their order, until the queue is empty. Receives
+    /// are posted again after `f` has returned, some of them together. See the module's text for
+    /// when to call again.
     ///
     /// After an error the endpoint is broken.
     pub fn poll(&mut self, budget: usize, mut f: impl FnMut(Completion<'_>)) -> io::Result<Polled> {
         let mut completions = 0;
-        let mut armed = false;
         while completions < budget {
             let room = BATCH.min(budget - completions);
             // SAFETY: plain integers, for which zero is valid.
             let mut found: [ffi::ibv_wc; BATCH] = unsafe { mem::zeroed() };
             let count = self.cq.poll(&mut found[..room]).inspect_err(|_| self.broken = true)?;
-            if count == 0 {
-                if armed {
-                    return Ok(Polled { completions, more: false });
-                }
-                // What came since the last look makes no event: arm, then look once more.
-                self.cq.arm().inspect_err(|_| self.broken = true)?;
-                armed = true;
-                continue;
-            }
             completions += count;
             self.handle_batch(&found[..count], &mut f)?;
+            // Fewer than there was room for: the queue was emptied.
+            if count < room {
+                return Ok(Polled { completions, more: false });
+            }
         }
         Ok(Polled { completions, more: true })
     }
 
     fn handle_batch(&mut self, found: &[ffi::ibv_wc], f: &mut impl FnMut(Completion<'_>)) -> io::Result<()> {
-        let mut again = [0; BATCH];
-        let mut to_post = 0;
         let mut failures = false;
         for wc in found {
             let status = wc.status;
@@ -308,18 +316,25 @@ impl UdEndpoint {
                 f(Completion::RecvError { status });
             }
             if wc.wr_id < u64::from(self.depths.recv) {
-                again[to_post] = wc.wr_id;
-                to_post += 1;
+                self.spent.push(wc.wr_id);
             }
         }
         if failures && !self.broken {
             self.broken = !self.qp.recover().unwrap_or(false);
         }
         // On a QP in error each receive would be flushed at once, for ever.
-        if !self.broken {
-            self.post_receives(&again[..to_post]).inspect_err(|_| self.broken = true)?;
+        if !self.broken && self.spent.len() >= self.post_at() {
+            for ids in self.spent.chunks(BATCH) {
+                self.post_receives(ids).inspect_err(|_| self.broken = true)?;
+            }
+            self.spent.clear();
         }
         Ok(())
+    }
+
+    /// How many spent receives are posted together: telling the device has a price, and so have missing receives.
+    fn post_at(&self) -> usize {
+        (self.depths.recv as usize / 8).clamp(1, BATCH)
     }
 
     /// A received datagram; none if its length is that of no message.

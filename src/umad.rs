@@ -79,6 +79,8 @@ pub struct UmadPort {
     name: String,
     message: Box<Message>,
     cut: u64,
+    /// Requests that nothing has come back for.
+    open: u32,
     /// The agent that reports come to, or -1.
     reports: i32,
 }
@@ -161,7 +163,7 @@ impl UmadPort {
         // SAFETY: the port is open.
         let fd = unsafe { ffi::umad_get_fd(id) };
         let mut opened =
-            UmadPort { id, agent: -1, fd, name, message: Box::new(Message::zeroed()), cut: 0, reports: -1 };
+            UmadPort { id, agent: -1, fd, name, message: Box::new(Message::zeroed()), cut: 0, open: 0, reports: -1 };
         set_nonblocking(fd, &format!("the umad descriptor of {}", opened.name))?;
         opened.agent = opened.register(methods)?;
         Ok(opened)
@@ -196,6 +198,12 @@ impl UmadPort {
         self.reports >= 0
     }
 
+    /// Whether an answer to a request may come, or the request itself. If not, hardly a message waits behind the one that
+    /// was read.
+    pub fn expects_answer(&self) -> bool {
+        self.open > 0
+    }
+
     /// Messages that were cut, as they were longer than a datagram.
     pub fn cut(&self) -> u64 {
         self.cut
@@ -227,10 +235,14 @@ impl UmadPort {
         let message = (&raw mut *self.message).cast();
         // SAFETY: port and agent are registered; the message is complete and MAD bytes long.
         let result = unsafe { ffi::umad_send(self.id, self.agent, message, MAD as i32, timeout_ms, retries) };
-        if result < 0 { Err(call_error(what(), result)) } else { Ok(()) }
+        if result < 0 {
+            return Err(call_error(what(), result));
+        }
+        self.open += u32::from(timeout_ms > 0);
+        Ok(())
     }
 
-    /// The next message, or none yet. Never waits. Call it until there is none.
+    /// The next message, or none yet. Never waits.
     ///
     /// An error (EIO, ENODEV) means that the device has vanished: the descriptor stays readable,
     /// so it must be taken out of the poll set.
@@ -247,7 +259,11 @@ impl UmadPort {
                 _ => Err(call_error(format!("umad_recv on {}", self.name), result)),
             };
         }
-        Ok(Some(self.take(usize::try_from(length).unwrap_or(0).min(MAD))))
+        let received = self.take(usize::try_from(length).unwrap_or(0).min(MAD));
+        if !received.is_report() {
+            self.open = self.open.saturating_sub(1);
+        }
+        Ok(Some(received))
     }
 
     /// Reads a message that is longer than a datagram; the kernel left its header, which tells
@@ -268,6 +284,7 @@ impl UmadPort {
             return Err(call_error(what(), result));
         }
         self.cut += 1;
+        self.open = self.open.saturating_sub(1);
         // SAFETY: as many bytes were allocated at least, aligned, and any bytes are a message.
         *self.message = unsafe { long.as_ptr().cast::<Message>().read() };
         let message = self.take(usize::try_from(length).unwrap_or(0).min(MAD));

@@ -1,5 +1,7 @@
 //! Protection domains, completion channels and queues, memory regions, address handles.
 
+use std::cell::RefCell;
+use std::collections::HashSet;
 use std::ffi::c_void;
 use std::os::fd::RawFd;
 use std::ptr::{self, NonNull};
@@ -43,6 +45,8 @@ impl Drop for Pd {
 pub struct CompChannel {
     raw: NonNull<ffi::ibv_comp_channel>,
     context: Rc<Context>,
+    /// The queues (their places) that were armed and whose event was not taken: each makes one event at most.
+    armed: RefCell<HashSet<usize>>,
 }
 
 impl CompChannel {
@@ -51,7 +55,7 @@ impl CompChannel {
         // SAFETY: the context is open.
         let raw = unsafe { ffi::ibv_create_comp_channel(context.raw.as_ptr()) };
         let raw = non_null(raw, || format!("ibv_create_comp_channel on {}", context.name()))?;
-        let channel = CompChannel { raw, context };
+        let channel = CompChannel { raw, context, armed: RefCell::default() };
         set_nonblocking(channel.fd(), &format!("the completion channel of {}", channel.context.name()))?;
         Ok(Rc::new(channel))
     }
@@ -60,6 +64,11 @@ impl CompChannel {
     pub fn fd(&self) -> RawFd {
         // SAFETY: the channel is alive.
         unsafe { self.raw.as_ref() }.fd
+    }
+
+    /// Whether there may be an event: some queue was armed, and its event was not taken yet.
+    pub fn expects_event(&self) -> bool {
+        !self.armed.borrow().is_empty()
     }
 
     /// Takes one event and gives the cookie of the queue it is about; none if there is no event.
@@ -77,6 +86,7 @@ impl CompChannel {
                 _ => return Err(failed(format!("ibv_get_cq_event on {}", self.context.name()), last_errno())),
             }
         }
+        self.armed.borrow_mut().remove(&cq.addr());
         // SAFETY: the library gave this queue with the event; a queue that is destroyed takes its
         // events out of the channel, so this one is alive.
         unsafe { ffi::ibv_ack_cq_events(cq, 1) };
@@ -121,10 +131,19 @@ impl Cq {
     }
 
     /// Has the next completion make an event; it is used up by that event.
+    ///
+    /// Nothing is to be done while an event of before is not taken: it comes, or is there already.
     pub fn arm(&self) -> io::Result<()> {
+        let place = self.raw.addr().get();
+        if !self.channel.armed.borrow_mut().insert(place) {
+            return Ok(());
+        }
         // SAFETY: the queue is alive.
         let result = unsafe { ffi::ibv_req_notify_cq(self.raw.as_ptr(), 0) };
-        check(result, || format!("ibv_req_notify_cq on {}", self.channel.context.name()))
+        let armed = check(result, || format!("ibv_req_notify_cq on {}", self.channel.context.name()));
+        armed.inspect_err(|_| {
+            self.channel.armed.borrow_mut().remove(&place);
+        })
     }
 
     /// Takes up to `room.len()` completions; how many there were.
@@ -140,6 +159,8 @@ impl Cq {
 
 impl Drop for Cq {
     fn drop(&mut self) {
+        // Its events go with it.
+        self.channel.armed.borrow_mut().remove(&self.raw.addr().get());
         // SAFETY: made in `new`, destroyed once; no QP uses it any more and no event is
         // unacknowledged (see `next_event`).
         destroyed(unsafe { ffi::ibv_destroy_cq(self.raw.as_ptr()) });
