@@ -5,10 +5,12 @@
 
 mod daemon;
 mod lock;
+mod pages;
 mod signals;
 
 pub use daemon::{DaemonError, Ready, daemonise};
 pub use lock::{LockError, LockFile};
+pub use pages::give_back;
 pub use signals::{Signal, Signals};
 
 use std::io;
