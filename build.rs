@@ -128,6 +128,21 @@ fn main() {
 
     compile_inlines(&inlines.with_extension("c"), &manifest, &includes);
     export();
+    pack_relocations();
+}
+
+/// Has the linker write relocations in their short form: 23 KB less. The C library has to know it, which glibc does since
+/// 2.36; a linker that does not know it says so and goes on. The library of another machine cannot be asked.
+fn pack_relocations() {
+    let is_native = env::var("HOST").ok() == env::var("TARGET").ok();
+    let Ok(said) = process::Command::new("getconf").arg("GNU_LIBC_VERSION").output() else { return };
+    let version = String::from_utf8_lossy(&said.stdout);
+    let mut numbers = version.trim().trim_start_matches("glibc ").split('.').map(str::parse::<u32>);
+    if let (true, Some(Ok(major)), Some(Ok(minor))) = (is_native, numbers.next(), numbers.next())
+        && (major, minor) >= (2, 36)
+    {
+        println!("cargo::rustc-link-arg-bins=-Wl,-z,pack-relative-relocs");
+    }
 }
 
 /// Compiles what Rust cannot say of the functions for plug-ins, and makes all of them public.

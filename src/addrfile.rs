@@ -4,7 +4,7 @@
 
 use crate::options::Finding;
 use crate::options::text::{Findings, each_line, quote};
-use std::collections::BTreeMap;
+use crate::sorted::{sort_by, sort_by_key};
 use std::fmt;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
@@ -186,15 +186,18 @@ pub fn absent(entries: &[AddrEntry], ports: &[IbPort], file: &str) -> Vec<String
     let has_port = |e: &AddrEntry| ports.iter().any(|p| p.device.eq_ignore_ascii_case(&e.device) && p.port == e.port);
     // device, and port if it is the port that is not here; the first line and how many
     type Place = (Vec<u8>, Option<u8>);
-    let mut places: BTreeMap<Place, (&AddrEntry, usize)> = BTreeMap::new();
-    for e in entries.iter().filter(|e| !has_port(e)) {
-        let place: Place = (e.device.to_ascii_lowercase(), has_device(e).then_some(e.port));
-        places.entry(place).or_insert((e, 0)).1 += 1;
-    }
-    let mut places: Vec<_> = places.into_iter().collect();
-    places.sort_by_key(|(_, (first, _))| first.line);
+    let place = |e: &AddrEntry| -> Place { (e.device.to_ascii_lowercase(), has_device(e).then_some(e.port)) };
+    let mut places: Vec<(Place, &AddrEntry, usize)> =
+        entries.iter().filter(|e| !has_port(e)).map(|e| (place(e), e, 1)).collect();
+    sort_by(&mut places, |a, b| a.0.cmp(&b.0));
+    places.dedup_by(|later, first| {
+        let same = later.0 == first.0;
+        first.2 += usize::from(same);
+        same
+    });
+    sort_by_key(&mut places, |(_, first, _)| first.line);
     let left_out = places.len().saturating_sub(MAX_ABSENT);
-    let hints = places.into_iter().take(MAX_ABSENT).map(|((_, port), (first, count))| {
+    let hints = places.into_iter().take(MAX_ABSENT).map(|((_, port), first, count)| {
         let what = match port {
             None => format!("no device {} here now", quote(&first.device)),
             Some(port) => format!("no InfiniBand port {port} on {} here now", quote(&first.device)),

@@ -58,6 +58,8 @@ const CHECK: Duration = Duration::from_secs(30);
 const SETTLE: Duration = Duration::from_secs(1);
 /// How long requests in flight may take to end when the daemon is told to.
 const DRAIN: Duration = Duration::from_secs(2);
+/// How long a start takes, with the joining of groups.
+const START: Duration = Duration::from_millis(250);
 /// When an endpoint whose QP could not be made, or broke, is tried again; then twice that, and so on.
 const REOPEN: Duration = Duration::from_secs(1);
 /// The longest time until it is tried again. Whoever was well for twice that has a clean sheet.
@@ -111,6 +113,8 @@ pub struct Daemon {
     /// A port has come, or has become active, or is no longer.
     ports_changed: bool,
     stop_at: Option<Time>,
+    /// When the start is over, and what only it needed is given back.
+    settle_at: Time,
 }
 
 /// The kernel's routing, asked through a socket.
@@ -212,6 +216,7 @@ impl Daemon {
             reload: false,
             ports_changed: false,
             stop_at: None,
+            settle_at: Time::NEVER,
         };
         daemon.take_addresses();
         Ok(daemon)
@@ -220,6 +225,11 @@ impl Daemon {
     /// The engine, for what is set before the loop starts.
     pub fn engine(&mut self) -> &mut Engine {
         &mut self.engine
+    }
+
+    /// Memory that only the start needs is to be given back when that is over. Not where providers have threads.
+    pub fn settle(&mut self) {
+        self.settle_at = self.clock().plus(START);
     }
 
     /// Opens the way for clients that the options ask for, under `dir`.
@@ -280,7 +290,7 @@ impl Daemon {
         next = next.min(self.lost.front().map_or(Time::NEVER, |l| l.until));
         next = next.min(self.reopen.iter().map(|r| r.0).min().unwrap_or(Time::NEVER));
         next = next.min(self.manager.next_deadline());
-        next = next.min(self.stop_at.unwrap_or(Time::NEVER));
+        next = next.min(self.stop_at.unwrap_or(Time::NEVER)).min(self.settle_at);
         if let Some(due) = log::on_time(Instant::now()) {
             next = next.min(Time(0).plus(due.saturating_duration_since(self.start)));
         }
@@ -344,6 +354,10 @@ impl Daemon {
         if self.next_check <= now {
             self.next_check = now.plus(if now < self.hurry_until { manager::RESCAN } else { CHECK });
             self.check_devices();
+        }
+        if self.settle_at <= now {
+            self.settle_at = Time::NEVER;
+            crate::lifecycle::give_back();
         }
         self.lost.pop_front_if(|l| l.until <= now);
         self.reopen_endpoints();

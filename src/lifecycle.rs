@@ -5,11 +5,13 @@
 
 mod daemon;
 mod lock;
+mod pages;
 mod signals;
 mod state;
 
 pub use daemon::{DaemonError, Ready, daemonise};
 pub use lock::{LockError, LockFile};
+pub use pages::give_back;
 pub use signals::{Signal, Signals};
 pub use state::Kept;
 

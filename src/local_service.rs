@@ -80,8 +80,8 @@ pub struct LocalService {
     wait: Duration,
     slots: Vec<Slot>,
     free: Vec<u32>,
-    /// Deadlines of open questions and their places.
-    deadlines: BTreeSet<(Time, u32)>,
+    /// Deadlines of open questions and their places. A pair of numbers, so that there is one kind of such sets.
+    deadlines: BTreeSet<(u64, u64)>,
     counters: Counters,
     reply: Vec<u8>,
 }
@@ -174,7 +174,7 @@ impl LocalService {
             }
             None => self.slots.push(Slot { generation: 0, open }),
         }
-        self.deadlines.insert((deadline, index));
+        self.deadlines.insert((deadline.0, u64::from(index)));
     }
 
     /// The reply to a client's request under `id`, for the kernel; `None` if it waits no longer.
@@ -185,7 +185,7 @@ impl LocalService {
         slot.generation = (slot.generation + 1) % GENERATIONS;
         self.free.push(index);
         let deadline = open.deadline?;
-        self.deadlines.remove(&(deadline, index));
+        self.deadlines.remove(&(deadline.0, u64::from(index)));
         Some(self.judge(open.context, Some(reply)))
     }
 
@@ -208,13 +208,13 @@ impl LocalService {
     /// When [`LocalService::on_time`] has something to do next.
     #[must_use]
     pub fn next_deadline(&self) -> Time {
-        self.deadlines.first().map_or(Time::NEVER, |(at, _)| *at)
+        self.deadlines.first().map_or(Time::NEVER, |(at, _)| Time(*at))
     }
 
     /// Refuses a question whose time is up; to be called until there is none.
     pub fn on_time(&mut self, now: Time) -> Option<Answer> {
         let (at, index) = self.deadlines.first().copied()?;
-        if at > now {
+        if at > now.0 {
             return None;
         }
         self.deadlines.pop_first();

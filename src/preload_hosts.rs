@@ -8,6 +8,7 @@ use crate::addr::Addr;
 use crate::addrfile::MAX_NAME;
 use crate::options::Finding;
 use crate::options::text::{Findings, each_line, quote};
+use crate::sorted::sort_by;
 
 /// Most addresses that are kept of one file.
 const MAX_HOSTS: usize = 262_144;
@@ -85,7 +86,7 @@ pub fn parse_hosts(bytes: &[u8], file: &str) -> (Hosts, Vec<Finding>) {
         }
     });
     // the last line for an address comes first among its equals and stays
-    lines.sort_by(|(n, a), (m, b)| hosts.key(a).cmp(&hosts.key(b)).then(m.cmp(n)));
+    sort_by(&mut lines, |(n, a), (m, b)| hosts.key(a).cmp(&hosts.key(b)).then(m.cmp(n)));
     lines.dedup_by(|(number, later), (_, kept)| {
         let same = hosts.key(later) == hosts.key(kept);
         if same && later.gid != kept.gid {

@@ -6,6 +6,7 @@
 
 use crate::options::Finding;
 use crate::options::text::{Findings, MAX_LINE, quote};
+use crate::sorted::sort_by_key;
 
 use super::MULTICAST_LID;
 
@@ -291,7 +292,7 @@ impl<'a> RouteParser<'a> {
             routes.guids.push(*guid);
         }
         routes.by_guid = (0..routes.lids.len() as u16).collect();
-        routes.by_guid.sort_by_key(|p| routes.guids[usize::from(*p)]);
+        sort_by_key(&mut routes.by_guid, |p| routes.guids[usize::from(*p)]);
         for (header, mut block) in self.blocks {
             let is_known = |r: &Route| self.guids.get(usize::from(r.lid)).is_some_and(|guid| *guid != 0);
             let mut nobodys = block.routes.iter().filter(|r| !is_known(r));

@@ -4,6 +4,8 @@
 //! rate codes were given out over the years and are **not** in order of speed: compare [`rate_mbps`], never codes.
 //! The values are those of `enum ibv_mtu` and `enum ibv_rate` in `infiniband/verbs.h`.
 
+use std::fmt;
+
 /// Code of a 2048-byte MTU.
 pub const MTU_2048: u8 = 4;
 /// Code of 2.5 Gb/s, the slowest rate of all.
@@ -68,6 +70,26 @@ pub fn rate_mbps(code: u8) -> Option<u32> {
     RATES.iter().find(|&&(_, c)| c == code).map(|&(mbps, _)| mbps)
 }
 
+/// Mb/s as they are shown: Gb/s, with as many digits behind the point as there have to be. Printing floating-point numbers
+/// would bring ten kilobytes of code with it.
+#[derive(Clone, Copy, Debug)]
+pub struct Gbps(pub u32);
+
+impl fmt::Display for Gbps {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}", self.0 / 1000)?;
+        let (mut rest, mut digits) = (self.0 % 1000, 3);
+        if rest == 0 {
+            return Ok(());
+        }
+        while rest % 10 == 0 {
+            rest /= 10;
+            digits -= 1;
+        }
+        write!(f, ".{rest:0digits$}")
+    }
+}
+
 /// The rate code of a port from its active width and speed, in the encodings of `struct ibv_port_attr`.
 ///
 /// Widths: 1 is 1x, 2 is 4x, 4 is 8x, 8 is 12x, 16 is 2x. Speeds, per lane: 1 SDR, 2 DDR, 4 QDR, 8 FDR-10, 16 FDR,
@@ -102,6 +124,12 @@ pub fn port_rate(width: u8, speed: u32) -> u8 {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn rates_are_shown_without_needless_digits() {
+        let shown = [0, 2_500, 10_000, 14_062, 400_000, 1_050, u32::MAX].map(|mbps| Gbps(mbps).to_string());
+        assert_eq!(shown, ["0", "2.5", "10", "14.062", "400", "1.05", "4294967.295"]);
+    }
 
     #[test]
     fn mtu_codes_both_ways() {

@@ -9,6 +9,7 @@ use std::net::IpAddr;
 
 use ibacm_wire::Gid;
 
+use crate::few::Few;
 use crate::neighbours::Place;
 use crate::rtnl_parse::{Addr, HARDWARE, INFINIBAND, Link};
 
@@ -90,7 +91,7 @@ impl Interface {
 /// The table.
 #[derive(Debug, Default)]
 pub struct Table {
-    interfaces: BTreeMap<u32, Interface>,
+    interfaces: Few<u32, Interface>,
     addresses: usize,
     round: u32,
     changed: bool,
@@ -108,7 +109,7 @@ impl Table {
     pub fn sweep_links(&mut self) {
         let round = self.round;
         let gone: Vec<u32> =
-            self.interfaces.iter().filter(|(_, interface)| interface.round != round).map(|(index, _)| *index).collect();
+            self.interfaces.iter().filter(|(_, interface)| interface.round != round).map(|(index, _)| index).collect();
         for index in gone {
             self.link_gone(index);
         }
@@ -135,26 +136,23 @@ impl Table {
             return false;
         }
         let full = self.interfaces.len() >= MAX_INTERFACES;
-        let Some(known) = self.interfaces.get_mut(&link.index) else {
+        let Some(known) = self.interfaces.get_mut(link.index) else {
             if full {
                 self.left_out += 1;
                 return false;
             }
-            self.interfaces.insert(
-                link.index,
-                Interface {
-                    name: link.name,
-                    hardware: link.hardware,
-                    is_up: link.is_up,
-                    broadcast_pkey: link.broadcast_pkey,
-                    sysfs: Sysfs::default(),
-                    addrs: BTreeMap::new(),
-                    round: self.round,
-                    due: Some(now_us),
-                    wait: RETRY_US,
-                    doubted: false,
-                },
-            );
+            self.interfaces.get_or_insert_with(link.index, || Interface {
+                name: link.name,
+                hardware: link.hardware,
+                is_up: link.is_up,
+                broadcast_pkey: link.broadcast_pkey,
+                sysfs: Sysfs::default(),
+                addrs: BTreeMap::new(),
+                round: self.round,
+                due: Some(now_us),
+                wait: RETRY_US,
+                doubted: false,
+            });
             return true;
         };
         known.round = self.round;
@@ -176,7 +174,7 @@ impl Table {
 
     /// An interface is gone, or is no InfiniBand one any more.
     pub fn link_gone(&mut self, index: u32) {
-        if let Some(interface) = self.interfaces.remove(&index) {
+        if let Some(interface) = self.interfaces.remove(index) {
             self.addresses = self.addresses.saturating_sub(interface.addrs.len());
             self.changed |= !interface.addrs.is_empty();
         }
@@ -184,7 +182,7 @@ impl Table {
 
     /// An address is there.
     pub fn addr(&mut self, addr: Addr) {
-        let Some(interface) = self.interfaces.get_mut(&addr.index) else { return };
+        let Some(interface) = self.interfaces.get_mut(addr.index) else { return };
         let key = (addr.ip, addr.prefix_len);
         if let Some(told) = interface.addrs.get_mut(&key) {
             *told = self.round;
@@ -199,7 +197,7 @@ impl Table {
 
     /// An address is gone.
     pub fn addr_gone(&mut self, addr: Addr) {
-        let Some(interface) = self.interfaces.get_mut(&addr.index) else { return };
+        let Some(interface) = self.interfaces.get_mut(addr.index) else { return };
         if interface.addrs.remove(&(addr.ip, addr.prefix_len)).is_some() {
             self.addresses = self.addresses.saturating_sub(1);
             self.changed = true;
@@ -227,14 +225,14 @@ impl Table {
         self.interfaces
             .iter()
             .filter(|(_, interface)| interface.due.is_some_and(|due| due <= now_us))
-            .map(|(index, interface)| (*index, interface.name.clone()))
+            .map(|(index, interface)| (index, interface.name.clone()))
             .take(limit)
             .collect()
     }
 
     /// What sysfs says. What it does not say stays as it was, and is asked again later.
     pub fn probed(&mut self, index: u32, found: Sysfs, now_us: u64) {
-        let Some(interface) = self.interfaces.get_mut(&index) else { return };
+        let Some(interface) = self.interfaces.get_mut(index) else { return };
         let before = (interface.gid(), interface.pkey());
         interface.sysfs.hardware = found.hardware.or(interface.sysfs.hardware);
         interface.sysfs.pkey = found.pkey.or(interface.sysfs.pkey);
@@ -254,7 +252,7 @@ impl Table {
     /// The port GID and the partition of an interface.
     #[must_use]
     pub fn place(&self, index: u32) -> Option<([u8; 16], u16)> {
-        let interface = self.interfaces.get(&index)?;
+        let interface = self.interfaces.get(index)?;
         Some((interface.gid()?, interface.pkey()?))
     }
 
@@ -265,7 +263,7 @@ impl Table {
             let gid = i.gid().is_some_and(|gid| gids.contains(&Gid(gid)));
             gid && i.pkey().is_some_and(|own| (own ^ pkey) & 0x7fff == 0)
         });
-        here.map(|(index, i)| Place { index: *index, near: i.addrs.keys().any(|a| is_near(a, ip)) }).collect()
+        here.map(|(index, i)| Place { index, near: i.addrs.keys().any(|a| is_near(a, ip)) }).collect()
     }
 
     /// Whether an interface is that of one of these GIDs, but with another subnet prefix: an outdated one, if the port's
@@ -285,7 +283,7 @@ impl Table {
     /// The port GID and the partition of an interface that has both.
     #[must_use]
     pub fn link_of(&self, index: u32) -> Option<([u8; 16], u16)> {
-        let interface = self.interfaces.get(&index)?;
+        let interface = self.interfaces.get(index)?;
         Some((interface.gid()?, interface.pkey()?))
     }
 
@@ -299,10 +297,10 @@ impl Table {
     #[must_use]
     pub fn snapshot(&self) -> Vec<SystemAddr> {
         let mut all = Vec::with_capacity(self.addresses);
-        for (index, interface) in &self.interfaces {
+        for (index, interface) in self.interfaces.iter() {
             let (Some(gid), Some(pkey)) = (interface.gid(), interface.pkey()) else { continue };
             all.extend(interface.addrs.keys().map(|(ip, prefix_len)| SystemAddr {
-                ifindex: *index,
+                ifindex: index,
                 ifname: String::from_utf8_lossy(&interface.name).into_owned(),
                 gid,
                 pkey,

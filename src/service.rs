@@ -78,6 +78,9 @@ impl Service {
     /// The system refuses to wait for events.
     pub fn run(&mut self) -> std::io::Result<()> {
         self.daemon.ready();
+        if !self.plugged {
+            self.daemon.settle();
+        }
         loop {
             match self.daemon.run()? {
                 Pause::End => {

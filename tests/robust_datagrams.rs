@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 use ibacm_wire::client::{EP_FLAG_DEST, EP_FLAG_SOURCE, Entry, Status};
 use rob::{code, enter, forge, memory, request, response, settles, status, steady_descriptors};
 use util::client::{between, ip, name};
-use util::{Client, Program, Shared, wait_for};
+use util::{Client, PATIENCE, Program, Shared, wait_for};
 
 static LAB: Shared = Shared::new(|o| o.hosts = 3);
 
@@ -93,6 +93,35 @@ fn more_at_once_than_receives_are_posted() {
     Client::connect(&lab, "H1").resolve(&between("10.77.0.1", "10.77.0.2")).path();
     assert_eq!(Client::connect(&lab, "H2").resolve(&between("10.77.0.2", "10.77.0.1")).path().dlid(), one.lid);
     assert!(rob::idle_second(daemon.pid()) <= Duration::from_millis(20), "no turning in place");
+}
+
+/// The device holds some thousand datagrams while the service is busy elsewhere, and those that are read make room.
+#[test]
+fn a_burst_of_4096_requests_loses_none() {
+    const BURST: u64 = 4096;
+    const AHEAD: u64 = 900;
+    let lab = enter(&LAB);
+    let _daemon = lab.ours("H1", "");
+    // Nobody runs on H3: what comes of the answers does not matter.
+    let [one, three] = lab.hosts(["H1", "H3"]);
+    let data = request(1, &source("10.77.0.3"), &dest("10.77.0.1"), &[one.joined[0].0]);
+    forge(&lab, &one, true, &three, &data, "");
+    let known = wait_for(PATIENCE, || (lab.count("ucast.H1.", "sent") == 1).then_some(()));
+    assert!(known.is_some(), "{:?}", lab.stats());
+    lab.reset_stats().unwrap();
+    // All that is allowed to be on its way at once, then always as much as has been answered.
+    let mut sent = 0;
+    let mut seen = 0;
+    while sent < BURST {
+        let more = (seen + AHEAD - sent).min(BURST - sent);
+        forge(&lab, &one, true, &three, &data, &format!("count={more}"));
+        sent += more;
+        let answers = || Some(lab.count("ucast.H1.", "sent")).filter(|n| *n > seen || *n == BURST);
+        seen = wait_for(PATIENCE, answers).unwrap_or_else(|| panic!("{seen} of {sent} answered: {:?}", lab.stats()));
+    }
+    let all = wait_for(PATIENCE, || (lab.count("ucast.H1.", "sent") == BURST).then_some(()));
+    assert!(all.is_some(), "{:?}", lab.stats());
+    assert_eq!(lab.count("drop.", "no_receive"), 0, "{:?}", lab.stats());
 }
 
 #[test]

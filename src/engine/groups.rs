@@ -17,8 +17,9 @@ use super::endpoint::{Endpoint, Group, GroupState};
 use super::ladder::{Class, ladder};
 use super::resolve::SaWho;
 use crate::cache::{DestId, State};
-use crate::rates;
+use crate::rates::{self, Gbps};
 use crate::sa::{Ask, SaError};
+use crate::sorted::sort_by_key;
 use crate::time::Time;
 
 const RETRY: Duration = Duration::from_secs(1);
@@ -114,7 +115,7 @@ impl Engine {
         e.life += 1;
         e.rejoining.get_or_insert((now, false));
         let mut order: Vec<usize> = (0..e.groups.len()).collect();
-        order.sort_by_key(|g| e.groups.get(*g).map(|g| g.standing));
+        sort_by_key(&mut order, |g| e.groups.get(*g).map(|g| g.standing));
         // a join is put in front of the queue, so of the two that are urgent the last one goes first
         let urgent = order.len().min(2);
         order[..urgent].reverse();
@@ -193,7 +194,7 @@ impl Engine {
         let name = self.name_of(ep);
         self.log_own(1, || {
             let (mtu, rate) = (rates::mtu_bytes(rec.mtu & 0x3f), rates::rate_mbps(rec.rate & 0x3f));
-            let (mtu, gbps) = (mtu.unwrap_or(0), f64::from(rate.unwrap_or(0)) / 1000.0);
+            let (mtu, gbps) = (mtu.unwrap_or(0), Gbps(rate.unwrap_or(0)));
             format!("joined {mgid} on {name}: LID {:#06x}, {gbps} Gb/s, MTU {mtu}", rec.mlid)
         });
     }

@@ -21,6 +21,7 @@ use ibacm_wire::PathRecord;
 
 use super::config::Config;
 use crate::rates;
+use crate::sorted::sort_by;
 
 /// A rate and an MTU (IB enums).
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -97,7 +98,7 @@ pub(super) fn ladder(config: &Config, own: Class) -> Vec<Rung> {
     let between = standing().filter(|c| *c != first && *c != own && own.can(*c) && c.can(first));
     let between = between.zip(2..).take(config.multicast_groups - 2);
     rungs.extend(between.map(|(class, standing)| Rung { class, standing }));
-    rungs.sort_by(|a, b| a.class.order(&b.class));
+    sort_by(&mut rungs, |a, b| a.class.order(&b.class));
     // last also where the port cannot do what the first group asks for
     rungs.push(Rung { class: own, standing: 1 });
     rungs

@@ -18,6 +18,7 @@ use super::request::Outcome;
 use super::resolve::SaWho;
 use crate::addr::Addr;
 use crate::sa::{Ask, SaError};
+use crate::sorted::sort_by_key;
 use crate::time::Time;
 
 /// Open questions of a provider: one that answers none takes nothing from the others.
@@ -54,8 +55,8 @@ struct Open {
 #[derive(Default)]
 pub(super) struct Asks {
     open: HashMap<u64, Open>,
-    /// When each is given up.
-    ends: BTreeSet<(Time, u64)>,
+    /// When each is given up: the time, and the question. A pair of numbers, so that there is one kind of such sets.
+    ends: BTreeSet<(u64, u64)>,
     clients: BTreeSet<(u64, u64)>,
     /// How many each provider has.
     of: HashMap<ProviderId, usize>,
@@ -64,11 +65,11 @@ pub(super) struct Asks {
 impl Asks {
     /// When one is to be given up.
     pub fn deadline(&self) -> Time {
-        self.ends.first().map_or(Time::NEVER, |e| e.0)
+        self.ends.first().map_or(Time::NEVER, |e| Time(e.0))
     }
 
     fn add(&mut self, id: u64, open: Open) {
-        self.ends.insert((open.until, id));
+        self.ends.insert((open.until.0, id));
         self.clients.insert((open.client.0, id));
         *self.of.entry(open.target.provider).or_default() += 1;
         self.open.insert(id, open);
@@ -76,7 +77,7 @@ impl Asks {
 
     fn take(&mut self, id: u64) -> Option<Open> {
         let open = self.open.remove(&id)?;
-        self.ends.remove(&(open.until, id));
+        self.ends.remove(&(open.until.0, id));
         self.clients.remove(&(open.client.0, id));
         if let Some(count) = self.of.get_mut(&open.target.provider) {
             *count -= 1;
@@ -249,7 +250,7 @@ impl Engine {
 
     /// Gives up one question whose time is up.
     pub(super) fn overdue_ask(&mut self, now: Time) -> Option<()> {
-        let &(_, id) = self.asks.ends.first().filter(|e| e.0 <= now)?;
+        let &(_, id) = self.asks.ends.first().filter(|e| e.0 <= now.0)?;
         let open = self.asks.take(id)?;
         let (provider, function, waited) = (open.target.provider, open.function, open.since.until(now));
         self.actions.push_back(Action::Forget { id: AskId(id) });
@@ -263,7 +264,7 @@ impl Engine {
         let stale = |o: &Open| self.target(o.ep, o.place) != Some(o.target);
         let mut ids: Vec<u64> = self.asks.open.iter().filter(|(_, o)| stale(o)).map(|(id, _)| *id).collect();
         // in an order that does not depend on the table's
-        ids.sort_by_key(|id| self.asks.open.get(id).map(|o| (o.until, o.client.0, *id)));
+        sort_by_key(&mut ids, |id| self.asks.open.get(id).map(|o| (o.until, o.client.0, *id)));
         for id in ids {
             let Some(open) = self.asks.take(id) else { continue };
             self.actions.push_back(Action::Forget { id: AskId(id) });

@@ -16,6 +16,7 @@ use super::standing::Told;
 use crate::arp::Arp;
 use crate::cache::{Cache, State};
 use crate::sa::SaClient;
+use crate::sorted::sort_by_key;
 use crate::time::Time;
 use ibacm_wire::client::{COUNTERS, MORE, Status};
 use std::collections::{HashMap, VecDeque};
@@ -252,7 +253,7 @@ impl Engine {
         self.order = (0..self.eps.len() as u32).map(EpId).filter(|e| self.eps[e.0 as usize].up).collect();
         let mut order = std::mem::take(&mut self.order);
         // the last opened device first, its ports in turn, the newest endpoint of a port first
-        order.sort_by_key(|e| {
+        sort_by_key(&mut order, |e| {
             let (info, serial) = (self.info(*e), self.eps[e.0 as usize].serial);
             (std::cmp::Reverse(info.device_order), info.port, std::cmp::Reverse(serial))
         });

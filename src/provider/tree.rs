@@ -10,6 +10,7 @@ use std::collections::BTreeMap;
 
 use crate::addr::Addr;
 use crate::engine::{EpId, PortId};
+use crate::few::Few;
 
 /// The calls into a plug-in. A call that opens gives what the matching one is to close; an error is the plug-in's number.
 pub trait Plugin {
@@ -100,25 +101,25 @@ struct PortNode<P: Plugin> {
     device: P::Device,
     /// `None`: it could not be opened.
     open: Option<P::OpenPort>,
-    endpoints: BTreeMap<EpId, EndpointNode<P>>,
+    endpoints: Few<EpId, EndpointNode<P>>,
 }
 
 struct EndpointNode<P: Plugin> {
     /// The P_Key and its index.
     pkey: (u16, u16),
     open: Option<P::OpenEndpoint>,
-    addrs: BTreeMap<u32, (Addr, Option<P::OpenAddress>)>,
+    addrs: Few<u32, (Addr, Option<P::OpenAddress>)>,
 }
 
 /// What is open at one plug-in.
 pub struct Tree<P: Plugin> {
     devices: Vec<DeviceNode<P>>,
-    ports: BTreeMap<PortId, PortNode<P>>,
+    ports: Few<PortId, PortNode<P>>,
 }
 
 impl<P: Plugin> Default for Tree<P> {
     fn default() -> Self {
-        Tree { devices: Vec::new(), ports: BTreeMap::new() }
+        Tree { devices: Vec::new(), ports: Few::default() }
     }
 }
 
@@ -131,48 +132,48 @@ impl<P: Plugin> Tree<P> {
 
     /// What could not be opened is tried again by the next [`Tree::become_`].
     pub fn forgive(&mut self) {
-        self.ports.retain(|_, p| p.open.is_some());
+        self.ports.retain(|p| p.open.is_some());
         for port in self.ports.values_mut() {
-            port.endpoints.retain(|_, e| e.open.is_some());
-            port.endpoints.values_mut().for_each(|e| e.addrs.retain(|_, a| a.1.is_some()));
+            port.endpoints.retain(|e| e.open.is_some());
+            port.endpoints.values_mut().for_each(|e| e.addrs.retain(|a| a.1.is_some()));
         }
     }
 
     /// An open port.
     pub fn port(&self, port: PortId) -> Option<&P::OpenPort> {
-        self.ports.get(&port)?.open.as_ref()
+        self.ports.get(port)?.open.as_ref()
     }
 
     /// An open endpoint.
     pub fn endpoint(&self, port: PortId, ep: EpId) -> Option<&P::OpenEndpoint> {
-        self.ports.get(&port)?.endpoints.get(&ep)?.open.as_ref()
+        self.ports.get(port)?.endpoints.get(ep)?.open.as_ref()
     }
 
     /// An address that was added.
     pub fn address(&self, port: PortId, ep: EpId, place: u32) -> Option<&P::OpenAddress> {
-        self.ports.get(&port)?.endpoints.get(&ep)?.addrs.get(&place)?.1.as_ref()
+        self.ports.get(port)?.endpoints.get(ep)?.addrs.get(place)?.1.as_ref()
     }
 
     /// Makes the calls that lead from what is open to what is wanted: first those that close.
     pub fn become_(&mut self, plugin: &mut P, wanted: &BTreeMap<PortId, Wanted<P::Device>>) {
-        let stays = |id: &PortId, node: &PortNode<P>| {
+        let stays = |id: PortId, node: &PortNode<P>| {
             let same = |w: &Wanted<P::Device>| w.generation == node.generation && P::is_same(&w.device, &node.device);
-            wanted.get(id).is_some_and(same)
+            wanted.get(&id).is_some_and(same)
         };
-        let gone: Vec<PortId> = self.ports.iter().filter(|(id, node)| !stays(id, node)).map(|(id, _)| *id).collect();
+        let gone: Vec<PortId> = self.ports.iter().filter(|(id, node)| !stays(*id, node)).map(|(id, _)| id).collect();
         for id in gone {
             self.close_port(plugin, id);
         }
         for (id, wanted) in wanted {
-            if let Some(node) = self.ports.get_mut(id) {
+            if let Some(node) = self.ports.get_mut(*id) {
                 close_endpoints(plugin, node, wanted);
             }
         }
         for (id, wanted) in wanted {
-            if !self.ports.contains_key(id) {
+            if self.ports.get(*id).is_none() {
                 self.open_port(plugin, *id, wanted);
             }
-            if let Some(node) = self.ports.get_mut(id) {
+            if let Some(node) = self.ports.get_mut(*id) {
                 open_endpoints(plugin, node, wanted);
             }
         }
@@ -190,13 +191,13 @@ impl<P: Plugin> Tree<P> {
             self.devices[at].ports += 1;
         }
         let (generation, device) = (wanted.generation, wanted.device.clone());
-        self.ports.insert(id, PortNode { generation, device, open, endpoints: BTreeMap::new() });
+        self.ports.get_or_insert_with(id, || PortNode { generation, device, open, endpoints: Few::default() });
         self.close_devices(plugin);
     }
 
     fn close_port(&mut self, plugin: &mut P, id: PortId) {
-        let Some(node) = self.ports.remove(&id) else { return };
-        for (_, endpoint) in node.endpoints {
+        let Some(node) = self.ports.remove(id) else { return };
+        for endpoint in node.endpoints.into_values() {
             close_endpoint(plugin, endpoint);
         }
         let Some(open) = node.open else { return };
@@ -222,15 +223,15 @@ fn close_endpoints<P: Plugin>(plugin: &mut P, node: &mut PortNode<P>, wanted: &W
         wanted.endpoints.iter().find(same)
     };
     let gone: Vec<EpId> =
-        node.endpoints.iter().filter(|(ep, e)| find(**ep, e.pkey).is_none()).map(|(ep, _)| *ep).collect();
-    for endpoint in gone.iter().filter_map(|ep| node.endpoints.remove(ep)) {
+        node.endpoints.iter().filter(|(ep, e)| find(*ep, e.pkey).is_none()).map(|(ep, _)| ep).collect();
+    for endpoint in gone.iter().filter_map(|ep| node.endpoints.remove(*ep)) {
         close_endpoint(plugin, endpoint);
     }
-    for (ep, endpoint) in &mut node.endpoints {
-        let Some(wanted) = find(*ep, endpoint.pkey) else { continue };
+    for (ep, endpoint) in node.endpoints.iter_mut() {
+        let Some(wanted) = find(ep, endpoint.pkey) else { continue };
         let stays = |place: u32, addr: &Addr| wanted.addrs.iter().any(|w| w.place == place && w.addr == *addr);
-        let gone: Vec<u32> = endpoint.addrs.iter().filter(|(p, a)| !stays(**p, &a.0)).map(|(p, _)| *p).collect();
-        for (_, open) in gone.iter().filter_map(|place| endpoint.addrs.remove(place)) {
+        let gone: Vec<u32> = endpoint.addrs.iter().filter(|(p, a)| !stays(*p, &a.0)).map(|(p, _)| p).collect();
+        for (_, open) in gone.iter().filter_map(|place| endpoint.addrs.remove(*place)) {
             if let Some(open) = open {
                 plugin.remove_address(open);
             }
@@ -251,15 +252,15 @@ fn close_endpoint<P: Plugin>(plugin: &mut P, endpoint: EndpointNode<P>) {
 fn open_endpoints<P: Plugin>(plugin: &mut P, node: &mut PortNode<P>, wanted: &Wanted<P::Device>) {
     let Some(port) = &node.open else { return };
     for w in wanted.endpoints.iter().filter(|w| !w.addrs.is_empty()) {
-        let endpoint = node.endpoints.entry(w.ep).or_insert_with(|| EndpointNode {
+        let endpoint = node.endpoints.get_or_insert_with(w.ep, || EndpointNode {
             pkey: (w.pkey, w.pkey_index),
             open: plugin.open_endpoint(w.ep, w.pkey, port).ok(),
-            addrs: BTreeMap::new(),
+            addrs: Few::default(),
         });
         let Some(open) = &endpoint.open else { continue };
         for addr in &w.addrs {
             let add = || (addr.addr, plugin.add_address(addr, open).ok());
-            endpoint.addrs.entry(addr.place).or_insert_with(add);
+            endpoint.addrs.get_or_insert_with(addr.place, add);
         }
     }
 }
