@@ -56,6 +56,7 @@ pub enum Reason {
 ///
 /// # Errors
 /// [`Reason::Protocol`], as early as the bytes show it.
+#[inline(always)]
 pub fn frame(bytes: &[u8]) -> Result<Option<usize>, Reason> {
     if bytes.first().is_some_and(|version| *version != VERSION) {
         return Err(Reason::Protocol);

@@ -32,12 +32,16 @@ impl SipKey {
     }
 }
 
+// Inlined, as are the steps of a look-up elsewhere, though the program is built to be small: every cached answer is made
+// of them.
+#[inline(always)]
 fn absorb(v: &mut [u64; 4], m: u64) {
     v[3] ^= m;
     round(v);
     v[0] ^= m;
 }
 
+#[inline(always)]
 fn round(v: &mut [u64; 4]) {
     v[0] = v[0].wrapping_add(v[1]);
     v[1] = v[1].rotate_left(13) ^ v[0];

@@ -57,6 +57,7 @@ impl Slots {
         ClientId { index, generation: 0 }
     }
 
+    #[inline(always)]
     pub fn get_mut(&mut self, id: ClientId) -> Option<&mut Conn> {
         let slot = self.slots.get_mut(id.index as usize)?;
         if slot.generation == id.generation { slot.conn.as_mut() } else { None }
@@ -74,6 +75,7 @@ impl Slots {
         Some(conn)
     }
 
+    #[inline(always)]
     fn at(&mut self, index: u32) -> Option<&mut Conn> {
         self.slots.get_mut(index as usize)?.conn.as_mut()
     }

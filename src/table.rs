@@ -33,20 +33,24 @@ impl Table {
         self.len = 0;
     }
 
+    #[inline(always)]
     fn tag(hash: u64) -> u64 {
         // the all-ones tag with the all-ones index would read as empty; the tag is cut to 31 bits
         (hash >> 33) << 32
     }
 
+    #[inline(always)]
     fn home(&self, tag: u64) -> usize {
         (tag >> 32) as usize & (self.places.len() - 1)
     }
 
     /// The index stored under `hash` that `is` accepts.
+    #[inline(always)]
     pub fn find(&self, hash: u64, is: impl FnMut(u32) -> bool) -> Option<u32> {
         self.place(hash, is).map(|p| self.places[p] as u32)
     }
 
+    #[inline(always)]
     fn place(&self, hash: u64, mut is: impl FnMut(u32) -> bool) -> Option<usize> {
         if self.places.is_empty() {
             return None;
