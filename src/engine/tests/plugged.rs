@@ -278,6 +278,7 @@ fn who_is_late_is_told_of_and_with_what() {
     both.sort_unstable();
     assert_eq!(both, [("query", 1000), ("resolve", 1000)]);
     // However long answers may take, counters may not.
+    net.hosts[0].replies.clear();
     let patient = Providers { timeout_ms: 30_000, ..providers() };
     net.hosts[0].engine.set_providers(patient);
     net.hosts[0].replies.clear();
