@@ -281,7 +281,6 @@ fn who_is_late_is_told_of_and_with_what() {
     net.hosts[0].replies.clear();
     let patient = Providers { timeout_ms: 30_000, ..providers() };
     net.hosts[0].engine.set_providers(patient);
-    net.hosts[0].replies.clear();
     question(&mut net, &[from(0), to(1)]);
     assert_eq!(net.raw(0, 1 << 40, &perf_query([0, 1, 0])), Outcome::Pending);
     net.run(2000 * MS);
