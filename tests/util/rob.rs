@@ -85,7 +85,8 @@ pub fn steady_descriptors(pid: u32) -> usize {
 /// Memory that a process has in use, KiB.
 pub fn memory(pid: u32) -> u64 {
     let status = fs::read_to_string(format!("/proc/{pid}/status")).expect("the process lives");
-    let line = status.lines().find(|l| l.starts_with("VmRSS:")).expect("it has memory");
+    // Pages of the program and its libraries come and go: the service gives them back after the start.
+    let line = status.lines().find(|l| l.starts_with("RssAnon:")).expect("it has memory");
     line.split_whitespace().nth(1).and_then(|n| n.parse().ok()).expect("a number")
 }
 
