@@ -151,7 +151,9 @@ fn a_notice_takes_effect_within_a_second_and_a_forged_one_never() {
     lab.inject("report H1 trap=128 lid=1").unwrap();
     let mut client = Client::connect(&lab, "H1");
     let checked = wait_for(PATIENCE, || {
-        two.iter().chain(&three).for_each(|way| drop(client.resolve(way).path()));
+        for way in two.iter().chain(&three) {
+            client.resolve(way).path();
+        }
         (lab.path_queries("H1") >= 6).then_some(())
     });
     assert!(checked.is_some(), "{} questions", lab.path_queries("H1"));
