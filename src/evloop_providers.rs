@@ -9,12 +9,12 @@ use std::{fmt, io};
 use mio::{Token, Waker};
 
 use super::Daemon;
-use crate::engine::{AskId, Call, EpId, MadToken, PluggedAddr, PluggedEndpoint, PortId, ProviderId};
+use crate::engine::{AskId, Call, EpId, MadToken, PortId, ProviderId};
 use crate::provider::Notice;
 use crate::provider::calls::OpenedDevice;
 use crate::provider::core::core;
 use crate::provider::load::Loaded;
-use crate::provider::tree::{Wanted, WantedAddr, WantedEndpoint};
+use crate::provider::tree::Wanted;
 use crate::provider::worker::Worker;
 use crate::token::{self, kind};
 use crate::verbs::Context;
@@ -112,7 +112,7 @@ impl Daemon {
             port: p.port,
             generation: p.generation,
             gids: p.gids,
-            endpoints: p.endpoints.into_iter().map(wanted_endpoint).collect(),
+            endpoints: p.endpoints,
         });
         // whoever had it before has to let go of it
         for (number, worker) in (0..).zip(&self.providers.workers) {
@@ -205,9 +205,4 @@ impl Daemon {
         let open = |context: &Rc<Context>| self.devices.iter().flatten().any(|d| Rc::ptr_eq(d.ud.context(), context));
         self.providers.held.retain(|(device, context)| Arc::strong_count(device) > 1 || open(context));
     }
-}
-
-fn wanted_endpoint(e: PluggedEndpoint) -> WantedEndpoint {
-    let addr = |a: PluggedAddr| WantedAddr { place: a.place, addr: a.addr, text: a.text };
-    WantedEndpoint { ep: e.ep, pkey: e.pkey, pkey_index: e.pkey_index, addrs: e.addrs.into_iter().map(addr).collect() }
 }

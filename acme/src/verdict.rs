@@ -172,4 +172,4 @@ fn speeds(cached: &PathRecord, sa: &PathRecord) -> Vec<Speed> {
 
 #[cfg(test)]
 #[path = "verdict_tests.rs"]
-mod tests;
+pub(crate) mod tests;

@@ -2,11 +2,11 @@
 
 use super::*;
 
-fn gid(n: u8) -> Gid {
+pub(crate) fn gid(n: u8) -> Gid {
     Gid([n; 16])
 }
 
-fn record() -> PathRecord {
+pub(crate) fn record() -> PathRecord {
     let mut p = PathRecord::default();
     p.set_dgid(gid(2));
     p.set_sgid(gid(1));
@@ -18,7 +18,7 @@ fn record() -> PathRecord {
     p
 }
 
-fn found(record: PathRecord) -> Result<Path, Error> {
+pub(crate) fn found(record: PathRecord) -> Result<Path, Error> {
     Ok(Path { record, flags: 0, source: None })
 }
 

@@ -229,7 +229,7 @@ impl Engine {
         let pause = WALK.saturating_mul(u32::try_from(1 + known / MANY).unwrap_or(u32::MAX));
         p.news.looked(now, now.plus(pause), remember);
         if doubted != 0 {
-            let name = format!("{} port {}", p.info.device, p.info.port);
+            let name = p.name();
             self.log(1, || format!("{name}: {doubted} paths are in doubt after notices of {gids} GIDs"));
         }
     }

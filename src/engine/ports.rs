@@ -391,8 +391,8 @@ impl Engine {
 
     /// How an endpoint is called where people read it.
     pub(super) fn name_of(&self, ep: EpId) -> String {
-        let (info, pkey) = (self.info(ep), self.eps[ep.0 as usize].pkey);
-        format!("{} port {} pkey {pkey:#06x}", info.device, info.port)
+        let e = &self.eps[ep.0 as usize];
+        format!("{} pkey {:#06x}", self.ports[e.port.0 as usize].name(), e.pkey)
     }
 
     /// Whether a port of this device was ever told of.

@@ -11,8 +11,8 @@ use std::time::{Duration, Instant};
 use super::abi;
 use super::core::core;
 use super::place::Place;
-use super::tree::{Plugin, Wanted, WantedAddr};
-use crate::engine::{AskId, EpId, PortId, ProviderId};
+use super::tree::{Plugin, Wanted};
+use crate::engine::{AskId, EpId, PluggedAddr, PortId, ProviderId};
 use crate::ffi;
 use crate::log;
 
@@ -250,7 +250,7 @@ impl Plugin for Calls {
         core().remove_endpoint(&raw const *endpoint.c);
     }
 
-    fn add_address(&mut self, addr: &WantedAddr, on: &Endpoint) -> Result<Address, i32> {
+    fn add_address(&mut self, addr: &PluggedAddr, on: &Endpoint) -> Result<Address, i32> {
         // nothing with a zero in it comes from interfaces or from a line of a file
         let text = CString::new(addr.text.clone()).map_err(|_| -libc::EINVAL)?;
         let c = Box::new(abi::Address {

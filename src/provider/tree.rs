@@ -9,7 +9,7 @@
 use std::collections::BTreeMap;
 
 use crate::addr::Addr;
-use crate::engine::{EpId, PortId};
+use crate::engine::{EpId, PluggedAddr, PluggedEndpoint, PortId};
 use crate::few::Few;
 
 /// The calls into a plug-in. A call that opens gives what the matching one is to close; an error is the plug-in's number.
@@ -45,7 +45,7 @@ pub trait Plugin {
     /// `close_endpoint`.
     fn close_endpoint(&mut self, endpoint: Self::OpenEndpoint);
     /// `add_address`.
-    fn add_address(&mut self, addr: &WantedAddr, on: &Self::OpenEndpoint) -> Result<Self::OpenAddress, i32>;
+    fn add_address(&mut self, addr: &PluggedAddr, on: &Self::OpenEndpoint) -> Result<Self::OpenAddress, i32>;
     /// `remove_address`.
     fn remove_address(&mut self, addr: Self::OpenAddress);
 }
@@ -62,31 +62,7 @@ pub struct Wanted<D> {
     /// The port's GIDs.
     pub gids: Vec<ibacm_wire::Gid>,
     /// Its endpoints with their P_Keys, in the order of opening.
-    pub endpoints: Vec<WantedEndpoint>,
-}
-
-/// An endpoint of a [`Wanted`] port.
-#[derive(Clone, Debug)]
-pub struct WantedEndpoint {
-    /// The engine's number.
-    pub ep: EpId,
-    /// P_Key, host order.
-    pub pkey: u16,
-    /// Its place in the port's table: plug-ins bind QPs by it.
-    pub pkey_index: u16,
-    /// Its addresses.
-    pub addrs: Vec<WantedAddr>,
-}
-
-/// An address of a [`WantedEndpoint`].
-#[derive(Clone, PartialEq, Eq, Debug)]
-pub struct WantedAddr {
-    /// Its place among the endpoint's.
-    pub place: u32,
-    /// The address.
-    pub addr: Addr,
-    /// As it is shown.
-    pub text: Vec<u8>,
+    pub endpoints: Vec<PluggedEndpoint>,
 }
 
 /// The device of a port, shared by the ports that name it.
@@ -219,7 +195,7 @@ impl<P: Plugin> Tree<P> {
 /// Closes endpoints and removes addresses that are wanted no longer.
 fn close_endpoints<P: Plugin>(plugin: &mut P, node: &mut PortNode<P>, wanted: &Wanted<P::Device>) {
     let find = |ep: EpId, pkey: (u16, u16)| {
-        let same = |w: &&WantedEndpoint| w.ep == ep && (w.pkey, w.pkey_index) == pkey && !w.addrs.is_empty();
+        let same = |w: &&PluggedEndpoint| w.ep == ep && (w.pkey, w.pkey_index) == pkey && !w.addrs.is_empty();
         wanted.endpoints.iter().find(same)
     };
     let gone: Vec<EpId> =

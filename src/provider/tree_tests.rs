@@ -48,7 +48,7 @@ impl Plugin for Recorder {
     fn close_endpoint(&mut self, endpoint: String) {
         self.calls.push(format!("close_endpoint {endpoint}"));
     }
-    fn add_address(&mut self, addr: &WantedAddr, on: &String) -> Result<String, i32> {
+    fn add_address(&mut self, addr: &PluggedAddr, on: &String) -> Result<String, i32> {
         self.open(format!("add_address {on}/{}", String::from_utf8_lossy(&addr.text)))
     }
     fn remove_address(&mut self, addr: String) {
@@ -56,15 +56,15 @@ impl Plugin for Recorder {
     }
 }
 
-fn addr(place: u32, name: &str) -> WantedAddr {
-    WantedAddr { place, addr: Addr::name(name.as_bytes()), text: name.into() }
+fn addr(place: u32, name: &str) -> PluggedAddr {
+    PluggedAddr { place, addr: Addr::name(name.as_bytes()), text: name.into() }
 }
 
-fn endpoint(ep: u32, pkey: u16, addrs: &[WantedAddr]) -> WantedEndpoint {
-    WantedEndpoint { ep: EpId(ep), pkey, pkey_index: 0, addrs: addrs.to_vec() }
+fn endpoint(ep: u32, pkey: u16, addrs: &[PluggedAddr]) -> PluggedEndpoint {
+    PluggedEndpoint { ep: EpId(ep), pkey, pkey_index: 0, addrs: addrs.to_vec() }
 }
 
-fn port(device: &'static str, port: u8, endpoints: Vec<WantedEndpoint>) -> Wanted<&'static str> {
+fn port(device: &'static str, port: u8, endpoints: Vec<PluggedEndpoint>) -> Wanted<&'static str> {
     Wanted { device, port, generation: 0, gids: Vec::new(), endpoints }
 }
 

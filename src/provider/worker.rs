@@ -3,7 +3,7 @@
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 use std::{io, mem};
@@ -16,6 +16,7 @@ use super::core::{core, this_thread_is};
 use super::handover::Jobs;
 use super::load::Loaded;
 use super::place::Place;
+use super::registry::lock;
 use super::tree::{Tree, Wanted};
 use super::{Notice, abi};
 use crate::engine::{AskId, Call, EpId, MadToken, PortId, ProviderId};
@@ -109,7 +110,7 @@ impl Worker {
     /// What is to be open for `port` from now on.
     pub fn want(&self, port: PortId, wanted: Option<Wanted<Arc<OpenedDevice>>>) {
         {
-            let mut wish = self.shared.wish.lock().unwrap_or_else(PoisonError::into_inner);
+            let mut wish = lock(&self.shared.wish);
             match wanted {
                 Some(wanted) => drop(wish.insert(port, wanted)),
                 None if wish.remove(&port).is_none() => return,
@@ -151,7 +152,7 @@ impl Worker {
 
     /// Has everything closed, and no further calls made.
     pub fn close(&self) {
-        mem::take(&mut *self.shared.wish.lock().unwrap_or_else(PoisonError::into_inner));
+        mem::take(&mut *lock(&self.shared.wish));
         self.changed();
         self.jobs.close();
     }
@@ -186,7 +187,7 @@ fn make_calls(shared: &Shared, jobs: &Jobs<Job>, mut calls: Calls) {
                 } else {
                     shared.changed.store(false, Ordering::Release);
                 }
-                let wish = shared.wish.lock().unwrap_or_else(PoisonError::into_inner).clone();
+                let wish = lock(&shared.wish).clone();
                 calls.begin();
                 tree.become_(&mut calls, &wish);
                 drop(wish);

@@ -2,28 +2,8 @@
 
 use super::*;
 use crate::check::report::Level;
-use ibacm_wire::Gid;
+use crate::verdict::tests::{found, gid, record};
 use libibacm::Address;
-
-fn gid(n: u8) -> Gid {
-    Gid([n; 16])
-}
-
-fn record() -> PathRecord {
-    let mut p = PathRecord::default();
-    p.set_dgid(gid(2));
-    p.set_sgid(gid(1));
-    p.set_dlid(6);
-    p.set_slid(3);
-    p.set_pkey(0xffff);
-    p.set_mtu(0x84);
-    p.set_rate(0x83);
-    p
-}
-
-fn found(record: PathRecord) -> Result<Path, Error> {
-    Ok(Path { record, flags: 0, source: None })
-}
 
 #[test]
 fn a_verdict_is_a_finding() {
