@@ -42,6 +42,8 @@ struct Open {
     limit: Time,
     young: bool,
     queued: bool,
+    /// The next transmission is the last one over again.
+    again: bool,
     deadline: Time,
     /// Groups that were offered with the latest transmission.
     offered: Groups,
@@ -113,6 +115,7 @@ impl Arp {
             limit: Time::NEVER,
             young: false,
             queued: true,
+            again: false,
             deadline: Time::NEVER,
             offered: Groups::default(),
         };
@@ -126,7 +129,7 @@ impl Arp {
         while self.young < self.config.depth {
             let tid = self.queue.pop_front()?;
             let Some(o) = self.open.get_mut(&tid) else { continue };
-            o.sent += 1;
+            o.sent += u32::from(!std::mem::take(&mut o.again));
             o.limit = o.limit.min(now.plus(self.config.timeout * (self.config.retries + 1)));
             o.young = true;
             o.queued = false;
@@ -189,6 +192,16 @@ impl Arp {
             o.deadline = now.plus(SEND_RETRY * (1 << o.failures.min(6))).min(o.limit);
             o.failures += 1;
             self.waits.push(Reverse((o.deadline, tid)));
+        }
+    }
+
+    /// Whatever was sent may not have been heard: it is sent again in its turn, without counting among the retries, as
+    /// long as these would take.
+    pub fn send_again(&mut self, now: Time) {
+        for (tid, o) in self.open.iter_mut().filter(|(_, o)| !o.queued && now < o.limit) {
+            self.young -= usize::from(std::mem::take(&mut o.young));
+            (o.queued, o.again) = (true, true);
+            self.queue.push_back(*tid);
         }
     }
 

@@ -289,8 +289,10 @@ fn peers_that_do_not_answer() {
 fn stale_paths() {
     let lab = SUBNET.enter();
     for program in [Program::Ours, Program::Stock] {
-        let _daemons = ["H1", "H2"].map(|host| lab.start(program, host, ""));
+        let [_daemon, peer] = ["H1", "H2"].map(|host| lab.start(program, host, ""));
         check(&lab, "H1", &["-d", "10.77.0.2,h2"]).healthy(&ALL);
+        // It would say where it is now.
+        drop(peer);
         let [two] = lab.hosts(["H2"]);
         let _undo = Undo(&lab, "port-reset H2");
         lab.inject("port H2 lid=77").unwrap();

@@ -41,6 +41,8 @@ pub(super) struct Known {
     path: Option<u16>,
     /// It is certain that there was an outage.
     sure: bool,
+    /// When it was begun: silence tells nothing of an outage that was noticed since.
+    era: u8,
 }
 
 impl Endpoint {
@@ -55,6 +57,7 @@ impl Endpoint {
         self.era = self.era.checked_add(1).unwrap_or_else(|| {
             // once in a long while, so that no entry is taken for one of the new eras
             self.cache.iter_mut().for_each(|d| d.era = 0);
+            self.pending.values_mut().filter_map(|p| p.known.as_mut()).for_each(|k| k.era = 0);
             self.outage = 1;
             1
         });
@@ -67,7 +70,11 @@ impl Endpoint {
             self.missed();
         } else if lost {
             self.may_have_missed();
+        } else {
+            return;
         }
+        // a port that is no member may not reach the others either
+        self.arp.send_again(now);
     }
 }
 
@@ -104,7 +111,7 @@ impl Engine {
         d.state = State::Init;
         let p = e.pending.entry(dest).or_default();
         let path = ready.then_some(d.epoch);
-        p.known = Some(Box::new(Known { gid: d.path.dgid(), peer: d.peer, path, sure }));
+        p.known = Some(Box::new(Known { gid: d.path.dgid(), peer: d.peer, path, sure, era: e.era }));
         if !sure {
             let until = now.plus(LAST_LOOK);
             p.fallback = Fallback::Last { until };
@@ -146,9 +153,9 @@ impl Engine {
             return None;
         }
         let known = p.known.take()?;
-        let Known { gid, peer, .. } = *known;
+        let Known { gid, peer, era, .. } = *known;
         if known.has_path(d.epoch) && !known.sure {
-            (d.state, d.era) = (State::Ready, e.era);
+            (d.state, d.era) = (State::Ready, era);
             self.listen_on(now, ep, dest);
             self.finish(ep, dest, Ok(()));
             return Some(Ok(()));
@@ -159,7 +166,7 @@ impl Engine {
         d.path = Default::default();
         d.path.set_dgid(gid);
         // silence is all that there is to be had, so it is not waited for again
-        d.era = e.era;
+        d.era = era;
         let addr = d.addr();
         self.log(2, || format!("nobody answers for {addr}: it may still be {gid}"));
         // the SA knows whether that is there, which a path that is made from a group does not say

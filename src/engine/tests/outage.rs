@@ -226,6 +226,33 @@ fn a_membership_that_was_forgotten_is_told_of_by_the_order_to_join_again() {
 }
 
 #[test]
+fn what_is_asked_before_the_group_is_joined_again_may_not_be_heard() {
+    for route_prot in PROTS {
+        for later in [false, true] {
+            let mut net = Net::new(3, &config(route_prot));
+            know(&mut net, 1..3);
+            deaf(&mut net, move_over);
+            net.mute = Some(0);
+            net.sa_latency = 2 * MS;
+            net.hosts[0].engine.reregister(net.now, PORT);
+            let ids = [net.start(0, &[from(0), to(1)]), net.start(0, &[from(0), to_name(1)])];
+            net.run(MS);
+            assert!(ids.iter().all(|id| !net.hosts[0].replies.contains_key(id)));
+            if later {
+                // nor is it when it is: what was kept is asked for once more
+                net.run(110 * MS);
+            }
+            net.mute = None;
+            net.run(10 * MS);
+            for (id, question) in ids.iter().zip([[from(0), to(1)], [from(0), to_name(1)]]) {
+                assert_eq!(path(&net.hosts[0].replies[id]).dgid(), gid(if later { 1 } else { 2 }), "{route_prot:?}");
+                assert_eq!(path(&net.ask(0, &question, 5 * MS).expect("an answer")).dgid(), gid(2), "{route_prot:?}");
+            }
+        }
+    }
+}
+
+#[test]
 fn where_nothing_was_missed_a_path_is_kept_and_the_sa_left_alone() {
     for route_prot in PROTS {
         let mut net = Net::new(2, &config(route_prot));

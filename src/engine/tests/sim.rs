@@ -74,6 +74,8 @@ pub struct Net {
     pub refused: fn(Gid) -> bool,
     /// What the SA does with subscriptions, if it is something else.
     pub inform_sa: Option<Sa>,
+    /// A host whose multicasts get nowhere.
+    pub mute: Option<usize>,
     /// Traps that were subscribed to.
     pub informs: Vec<u16>,
     /// Reports that were answered, and by whom.
@@ -179,6 +181,7 @@ impl Net {
             join_log: Vec::new(),
             refused: |_| false,
             inform_sa: None,
+            mute: None,
             informs: Vec::new(),
             responded: Vec::new(),
             log: Vec::new(),
@@ -382,6 +385,9 @@ impl Net {
         let rx = Rx { sgid: p.gid(), dgid, slid: p.lid, src_qp, dlid_path_bits: 0 };
         self.sent.push((from, payload.clone()));
         self.multicasts += usize::from(dgid.is_multicast());
+        if dgid.is_multicast() && self.mute == Some(from) {
+            return;
+        }
         for to in 0..self.hosts.len() {
             let host = &self.hosts[to];
             let there = host.qps.iter().filter(|(e, q)| {
