@@ -6,13 +6,14 @@
 //! not answer delays nobody.
 
 use std::cmp::Reverse;
-use std::collections::{BinaryHeap, HashMap, VecDeque};
+use std::collections::{BinaryHeap, VecDeque};
 use std::time::Duration;
 
 use ibacm_wire::datagram::Groups;
 
 use crate::cache::DestId;
 use crate::keyed::Rng;
+use crate::map::Map;
 use crate::time::Time;
 
 /// How long an unanswered request counts against `resolve_depth`.
@@ -59,7 +60,7 @@ pub struct GaveUp {
 /// Open requests of an endpoint.
 pub struct Arp {
     config: ArpConfig,
-    open: HashMap<u64, Open>,
+    open: Map<u64, Open>,
     queue: VecDeque<u64>,
     young: usize,
     /// When each transmission stops being young: in order, for all are young equally long.
@@ -73,7 +74,7 @@ impl Arp {
     pub fn new(config: ArpConfig) -> Arp {
         Arp {
             config,
-            open: HashMap::new(),
+            open: Map::new(),
             queue: VecDeque::new(),
             young: 0,
             aging: VecDeque::new(),

@@ -5,7 +5,7 @@
 //! The descriptors of MADs are level-triggered: there the read that would find nothing costs more than it tells.
 //! The clock is read once a turn.
 
-use std::collections::{HashMap, VecDeque};
+use std::collections::VecDeque;
 use std::io;
 use std::net::{IpAddr, Ipv4Addr};
 use std::os::fd::AsRawFd;
@@ -19,6 +19,7 @@ use crate::device::{self, Device};
 use crate::engine::{self, Engine, EpId, NeighbourToken, PortId, RouteLookup, SystemAddr, Unroutable};
 use crate::lifecycle::Signals;
 use crate::log;
+use crate::map::Map;
 use crate::neighbours::Neighbours;
 use crate::options::{Options, ServerMode};
 use crate::preload;
@@ -99,12 +100,12 @@ pub struct Daemon {
     /// Until when lost devices are expected back: they are looked for more often.
     hurry_until: Time,
     /// Device and place among its ports of each port that the engine knows.
-    ports: HashMap<PortId, (usize, usize)>,
-    endpoints: HashMap<EpId, UdEndpoint>,
+    ports: Map<PortId, (usize, usize)>,
+    endpoints: Map<EpId, UdEndpoint>,
     /// Endpoints without a QP that ought to have one.
     reopen: Vec<(Time, EpId)>,
     /// How often endpoints lost their QP or got none, and when they are or were tried again.
-    reopened: HashMap<EpId, (u32, Time)>,
+    reopened: Map<EpId, (u32, Time)>,
     again: VecDeque<Token>,
     next_check: Time,
     manager: Manager,
@@ -206,10 +207,10 @@ impl Daemon {
             others: device::Others::default(),
             lost: VecDeque::new(),
             hurry_until: Time(0),
-            ports: HashMap::new(),
-            endpoints: HashMap::new(),
+            ports: Map::new(),
+            endpoints: Map::new(),
             reopen: Vec::new(),
-            reopened: HashMap::new(),
+            reopened: Map::new(),
             again: VecDeque::new(),
             next_check: Time(0).plus(CHECK),
             manager: Manager::none(),

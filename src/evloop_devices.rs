@@ -207,7 +207,7 @@ impl Daemon {
     pub(super) fn device_lost(&mut self, index: usize, why: &str) {
         let Some(mut device) = self.devices.get_mut(index).and_then(Option::take) else { return };
         log!(0, "{} is lost: {why}", device.name());
-        let endpoints = self.endpoints.extract_if(|_, e| e.is_on(&device.ud)).map(|(_, e)| e).collect();
+        let endpoints = self.endpoints.extract(|_, e| e.is_on(&device.ud));
         let ports: Vec<PortId> = self.ports.iter().filter(|(_, at)| at.0 == index).map(|(id, _)| *id).collect();
         for id in ports {
             self.engine.port_gone(self.now, id);

@@ -1,6 +1,5 @@
 //! The kernel's local service in the loop: its questions, handed to the engine as a client's are.
 
-use std::collections::HashMap;
 use std::net::IpAddr;
 
 use ibacm_wire::Gid;
@@ -11,6 +10,7 @@ use crate::engine::{self, Engine, Link, Outcome, PortId, RouteLookup, Unroutable
 use crate::local_service::Resolver;
 use crate::local_service::message::{PathQuestion, Question, ip_entries};
 use crate::log;
+use crate::map::Map;
 use crate::rdma_nl::RdmaNl;
 use crate::route::Sources;
 use crate::rtnl::Rtnl;
@@ -22,7 +22,7 @@ struct Questions<'a> {
     engine: &'a mut Engine,
     sources: &'a mut Sources,
     rtnl: Option<&'a Rtnl>,
-    ports: &'a HashMap<PortId, (usize, usize)>,
+    ports: &'a Map<PortId, (usize, usize)>,
     now: Time,
 }
 

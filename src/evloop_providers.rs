@@ -33,8 +33,8 @@ struct Seconds(Duration);
 
 impl fmt::Display for Seconds {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let digits = usize::from(self.0 < Duration::from_secs(10) && self.0.subsec_millis() >= 100);
-        write!(f, "{:.digits$} s", self.0.as_secs_f64())
+        let (s, tenths) = (self.0.as_secs(), self.0.subsec_millis() / 100);
+        if s < 10 && tenths > 0 { write!(f, "{s}.{tenths} s") } else { write!(f, "{s} s") }
     }
 }
 

@@ -45,6 +45,17 @@ impl<K: Ord + Copy, V> Few<K, V> {
         &mut self.0[at].1
     }
 
+    /// Sets the entry of a key; what it was.
+    pub fn insert(&mut self, key: K, value: V) -> Option<V> {
+        match self.place(key) {
+            Ok(at) => Some(std::mem::replace(&mut self.0[at].1, value)),
+            Err(at) => {
+                self.0.insert(at, (key, value));
+                None
+            }
+        }
+    }
+
     /// Takes an entry out.
     pub fn remove(&mut self, key: K) -> Option<V> {
         self.place(key).ok().map(|at| self.0.remove(at).1)

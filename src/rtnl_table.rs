@@ -4,14 +4,15 @@
 //! partition come from sysfs where netlink does not have them; those files may appear a little
 //! after the interface, so that reading them is repeated for some seconds.
 
-use std::collections::BTreeMap;
 use std::net::IpAddr;
 
 use ibacm_wire::Gid;
 
 use crate::few::Few;
+use crate::map::Map;
 use crate::neighbours::Place;
 use crate::rtnl_parse::{Addr, HARDWARE, INFINIBAND, Link};
+use crate::sorted::sort_by_key;
 
 /// Interfaces that are kept; more are counted and left out.
 pub const MAX_INTERFACES: usize = 4096;
@@ -57,7 +58,7 @@ struct Interface {
     broadcast_pkey: Option<u16>,
     sysfs: Sysfs,
     /// Addresses with the round that last told of them.
-    addrs: BTreeMap<(IpAddr, u8), u32>,
+    addrs: Map<(IpAddr, u8), u32>,
     round: u32,
     /// When sysfs is to be read.
     due: Option<u64>,
@@ -147,7 +148,7 @@ impl Table {
                 is_up: link.is_up,
                 broadcast_pkey: link.broadcast_pkey,
                 sysfs: Sysfs::default(),
-                addrs: BTreeMap::new(),
+                addrs: Map::new(),
                 round: self.round,
                 due: Some(now_us),
                 wait: RETRY_US,
@@ -299,6 +300,7 @@ impl Table {
         let mut all = Vec::with_capacity(self.addresses);
         for (index, interface) in self.interfaces.iter() {
             let (Some(gid), Some(pkey)) = (interface.gid(), interface.pkey()) else { continue };
+            let first = all.len();
             all.extend(interface.addrs.keys().map(|(ip, prefix_len)| SystemAddr {
                 ifindex: index,
                 ifname: String::from_utf8_lossy(&interface.name).into_owned(),
@@ -307,6 +309,7 @@ impl Table {
                 ip: *ip,
                 prefix_len: *prefix_len,
             }));
+            sort_by_key(&mut all[first..], |a| (a.ip, a.prefix_len));
         }
         all
     }

@@ -4,7 +4,7 @@
 //! The kernel repeats an unanswered MAD and gives it back when its time is up. "Busy" is the one answer that is no
 //! answer: the question is asked again after a growing, random pause in which nothing else is asked either.
 
-use std::collections::{HashMap, VecDeque};
+use std::collections::VecDeque;
 use std::time::Duration;
 
 use ibacm_wire::PathRecord;
@@ -12,6 +12,7 @@ use ibacm_wire::notice::InformInfo;
 use ibacm_wire::sa::{self, McMember, SaMad};
 
 use crate::keyed::Rng;
+use crate::map::Map;
 use crate::pace::Pace;
 pub use crate::sa_answer::SaError;
 use crate::sa_answer::check;
@@ -120,7 +121,7 @@ pub struct SaClient<P> {
     peers: VecDeque<Request<P>>,
     /// What nobody waits for: asked one by one, while nothing else is asked.
     idle: VecDeque<Request<P>>,
-    open: HashMap<u32, Request<P>>,
+    open: Map<u32, Request<P>>,
     next_tid: u32,
     paused_until: Time,
     /// As `paused_until`, for what nobody waits for.
@@ -137,7 +138,7 @@ impl<P> SaClient<P> {
             joins: VecDeque::new(),
             peers: VecDeque::new(),
             idle: VecDeque::new(),
-            open: HashMap::new(),
+            open: Map::new(),
             next_tid: rng.next_u64() as u32,
             paused_until: Time(0),
             idle_until: Time(0),

@@ -4,7 +4,7 @@
 const EMPTY: u64 = u64::MAX;
 
 /// The table. An index is at most `u32::MAX - 1`.
-#[derive(Default)]
+#[derive(Clone, Default)]
 pub struct Table {
     /// Hash tag in the upper half, index in the lower; [`EMPTY`] where nobody lives.
     places: Vec<u64>,
@@ -48,6 +48,18 @@ impl Table {
     #[inline(always)]
     pub fn find(&self, hash: u64, is: impl FnMut(u32) -> bool) -> Option<u32> {
         self.place(hash, is).map(|p| self.places[p] as u32)
+    }
+
+    /// [`Table::find`] where size matters more than time.
+    #[inline(never)]
+    pub fn look_up(&self, hash: u64, is: &mut dyn FnMut(u32) -> bool) -> Option<u32> {
+        self.find(hash, is)
+    }
+
+    /// [`Table::remove`] where size matters more than time.
+    #[inline(never)]
+    pub fn take(&mut self, hash: u64, is: &mut dyn FnMut(u32) -> bool) -> Option<u32> {
+        self.remove(hash, is)
     }
 
     #[inline(always)]

@@ -1,7 +1,6 @@
 //! Protection domains, completion channels and queues, memory regions, address handles.
 
 use std::cell::RefCell;
-use std::collections::HashSet;
 use std::ffi::c_void;
 use std::os::fd::RawFd;
 use std::ptr::{self, NonNull};
@@ -11,6 +10,7 @@ use std::{io, mem};
 use super::Context;
 use super::error::{check, destroyed, errno_from, failed, last_errno, non_null, set_nonblocking};
 use crate::ffi;
+use crate::map::Map;
 use crate::ud::Av;
 
 /// A protection domain.
@@ -46,7 +46,7 @@ pub struct CompChannel {
     raw: NonNull<ffi::ibv_comp_channel>,
     context: Rc<Context>,
     /// The queues (their places) that were armed and whose event was not taken: each makes one event at most.
-    armed: RefCell<HashSet<usize>>,
+    armed: RefCell<Map<usize, ()>>,
 }
 
 impl CompChannel {
@@ -135,7 +135,7 @@ impl Cq {
     /// Nothing is to be done while an event of before is not taken: it comes, or is there already.
     pub fn arm(&self) -> io::Result<()> {
         let place = self.raw.addr().get();
-        if !self.channel.armed.borrow_mut().insert(place) {
+        if self.channel.armed.borrow_mut().insert(place, ()).is_some() {
             return Ok(());
         }
         // SAFETY: the queue is alive.

@@ -4,9 +4,8 @@
 // The parent's allowance isn't for here.
 #![deny(unsafe_code)]
 
-use std::collections::HashMap;
-
 use super::Av;
+use crate::map::Map;
 
 /// Queue depths that the device can hold.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -99,7 +98,7 @@ struct Entry<T> {
 pub struct HandleCache<T> {
     entries: Vec<Option<Entry<T>>>,
     // Keyed with a secret of its own: who asks us chooses the addresses.
-    by_address: HashMap<Av, usize>,
+    by_address: Map<Av, usize>,
     capacity: usize,
     uses: u64,
 }
@@ -107,7 +106,7 @@ pub struct HandleCache<T> {
 impl<T> HandleCache<T> {
     /// An empty cache for `capacity` handles.
     pub fn new(capacity: usize) -> HandleCache<T> {
-        HandleCache { entries: Vec::new(), by_address: HashMap::new(), capacity, uses: 0 }
+        HandleCache { entries: Vec::new(), by_address: Map::new(), capacity, uses: 0 }
     }
 
     /// The handle for `to`, made with `make` if it isn't there, and counted as in use.

@@ -10,7 +10,7 @@
 //! GID at another LID, or to that LID with another GID, is asked for again when it is next used. Destinations are gone
 //! through for that at most ten times a second.
 
-use std::collections::{HashMap, VecDeque};
+use std::collections::VecDeque;
 use std::time::Duration;
 
 use ibacm_wire::Gid;
@@ -22,6 +22,7 @@ use super::config::RouteProt;
 use super::doubt::doubt;
 use crate::addr::Addr;
 use crate::cache::State;
+use crate::map::Map;
 use crate::time::Time;
 
 /// Addresses that are announced at a time, and the pause until the next ones.
@@ -69,7 +70,7 @@ impl Announcement {
 pub(super) struct Moved {
     /// With the LID that they have now, and the port that heard of it, since LIDs are of its subnet alone; LID 0 if
     /// nobody has the GID, as far as is known.
-    gids: HashMap<Gid, (PortId, u16)>,
+    gids: Map<Gid, (PortId, u16)>,
     walk_at: Time,
 }
 
@@ -174,10 +175,10 @@ impl Engine {
         // there the path would be made again from the same GID and LID, with nobody to say that they are wrong
         let acm = self.config.route_prot == RouteProt::Acm;
         let lmc = |port: PortId| self.ports.get(port.0 as usize).map_or(0, |p| p.info.lmc.min(7));
-        let mut lids: HashMap<(PortId, u16), Residents> = HashMap::new();
+        let mut lids: Map<(PortId, u16), Residents> = Map::new();
         for (gid, (port, lid)) in gids.iter().filter(|(_, (_, lid))| *lid != 0) {
-            let place = lids.entry((*port, lid >> lmc(*port)));
-            place.and_modify(|r| r.more = true).or_insert(Residents { one: *gid, more: false });
+            let place = lids.get_or_insert_with((*port, lid >> lmc(*port)), || Residents { one: *gid, more: false });
+            place.more |= place.one != *gid;
         }
         let mut doubted = 0;
         for e in &mut self.eps {

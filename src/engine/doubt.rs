@@ -13,7 +13,6 @@
 //! Notices come in floods when a fabric is rebooted. Each costs an entry in a table; the destinations are gone through
 //! once for all that came since the last time, at most ten times a second.
 
-use std::collections::HashMap;
 use std::time::Duration;
 
 use ibacm_wire::client::TYPE_PATH;
@@ -25,6 +24,7 @@ use super::config::RouteProt;
 use super::resolve::SaWho;
 use crate::cache::{Dest, DestId, State};
 use crate::keyed::Rng;
+use crate::map::Map;
 use crate::sa::{Ask, SaError};
 use crate::time::{Coarse, Time};
 
@@ -91,7 +91,7 @@ pub(super) struct News {
     /// How quickly paths are checked, as of the last look at them.
     span: Span,
     /// GIDs with when they were told of, and whether no destination has been looked at since.
-    told: HashMap<Gid, (Time, bool)>,
+    told: Map<Gid, (Time, bool)>,
     /// When more was told than could be remembered: everything older is in doubt.
     all: Option<(Time, bool)>,
     /// When routes were said to change, and whether no destination has been looked at since.
@@ -190,8 +190,10 @@ impl Engine {
     fn look_at_news(&mut self, now: Time, port: PortId) {
         let acm = self.config.route_prot == RouteProt::Acm;
         let Some(p) = self.ports.get_mut(port.0 as usize).filter(|p| p.news.deadline() <= now) else { return };
-        let mut fresh = p.news.told.iter().filter(|(_, t)| t.1).map(|(gid, _)| *gid);
-        let (first, more) = (fresh.next(), fresh.next().is_some());
+        let (first, more) = {
+            let mut fresh = p.news.told.iter().filter(|(_, t)| t.1).map(|(gid, _)| *gid);
+            (fresh.next(), fresh.next().is_some())
+        };
         let news = &p.news;
         let all = news.all.is_some_and(|a| a.1);
         let is_told = |gid: &Gid| match first {

@@ -1,6 +1,6 @@
 //! An endpoint: a partition of a port, with its addresses, groups, destinations and whoever waits for them.
 
-use std::collections::{HashMap, VecDeque};
+use std::collections::VecDeque;
 
 use ibacm_wire::Gid;
 use ibacm_wire::client::{COUNTERS, Entry, MORE};
@@ -17,6 +17,7 @@ use super::refresh::Refreshes;
 use crate::addr::Addr;
 use crate::arp::Arp;
 use crate::cache::{Cache, DestId};
+use crate::map::Map;
 use crate::time::Time;
 
 /// Responses that wait for their turn to be sent; a peer whose response is dropped asks again.
@@ -147,7 +148,7 @@ pub(super) struct Endpoint {
     /// Since when the first group is being joined again, and whether because it may be lost.
     pub rejoining: Option<(Time, bool)>,
     pub cache: Cache,
-    pub pending: HashMap<DestId, Pending>,
+    pub pending: Map<DestId, Pending>,
     /// Destinations that wait for the first group to be joined, and until when.
     pub await_group: VecDeque<(Time, DestId)>,
     /// Destinations without a multicast request, and when what they wait for is overdue.
@@ -157,7 +158,7 @@ pub(super) struct Endpoint {
     pub responses: VecDeque<Response>,
     pub responses_sent: usize,
     /// Destinations that the group was asked about because of a peer's claim, and when.
-    pub verified: HashMap<DestId, Time>,
+    pub verified: Map<DestId, Time>,
     pub announcement: Announcement,
     pub counters: [u64; COUNTERS],
     pub more: [u64; MORE],

@@ -232,7 +232,7 @@ impl Engine {
         }
         let limit = self.config.arp(self.info(ep).subnet_timeout).timeout * (self.config.retries + 1);
         let Endpoint { pending, arp, await_group, .. } = &mut self.eps[ep.0 as usize];
-        for (dest, p) in pending {
+        for (dest, p) in pending.iter_mut() {
             if let Some(tid) = p.tid.take() {
                 arp.close(tid);
                 await_group.push_back((now.plus(limit), *dest));

@@ -1,6 +1,6 @@
 //! Addresses of this host: which endpoint has which, from the interfaces and the address file.
 
-use std::collections::{HashMap, HashSet, VecDeque};
+use std::collections::VecDeque;
 use std::net::IpAddr;
 
 use ibacm_wire::{Gid, PathRecord, path};
@@ -12,6 +12,7 @@ use super::ports::PortInfo;
 use crate::addr::Addr;
 use crate::cache::{Origin, State};
 use crate::keyed::SipKey;
+use crate::map::Map;
 use crate::table::Table;
 use crate::time::Time;
 
@@ -119,20 +120,23 @@ impl Engine {
             n.device.eq_ignore_ascii_case(&port.device) && n.port == port.port && same_partition(named, pkey)
         });
         let names = names.map(|n| LocalAddr { addr: n.addr, text: n.text.clone() });
-        let mut seen = HashSet::new();
-        system.chain(names).filter(|a| seen.insert(a.addr)).collect()
+        let mut seen = Map::new();
+        system.chain(names).filter(|a| seen.insert(a.addr, ()).is_none()).collect()
     }
 
     /// Makes `wanted` the endpoint's addresses; those that stay keep their place in the list.
     pub(super) fn set_endpoint_addrs(&mut self, ep: EpId, wanted: Vec<LocalAddr>) {
         let e = &mut self.eps[ep.0 as usize];
-        let mut wanted_addrs: HashSet<Addr> = wanted.iter().map(|w| w.addr).collect();
+        let mut wanted_addrs = Map::new();
+        for w in &wanted {
+            wanted_addrs.insert(w.addr, ());
+        }
         let mut gone = Vec::new();
-        let mut stay = HashMap::new();
+        let mut stay = Map::new();
         let mut free = VecDeque::new();
         for (number, place) in e.addrs.iter_mut().enumerate() {
             match place {
-                Some(a) if wanted_addrs.remove(&a.addr) => drop(stay.insert(a.addr, number)),
+                Some(a) if wanted_addrs.remove(&a.addr).is_some() => drop(stay.insert(a.addr, number)),
                 _ => {
                     gone.extend(place.take().map(|a| a.addr));
                     free.push_back(number);

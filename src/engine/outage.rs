@@ -109,7 +109,7 @@ impl Engine {
         let ready = d.state == State::Ready && now < d.route_expiry;
         let sure = d.era < e.outage;
         d.state = State::Init;
-        let p = e.pending.entry(dest).or_default();
+        let p = e.pending.or_default(dest);
         let path = ready.then_some(d.epoch);
         p.known = Some(Box::new(Known { gid: d.path.dgid(), peer: d.peer, path, sure, era: e.era }));
         if !sure {

@@ -3,7 +3,7 @@
 //!
 //! Also what providers have the subnet administrator asked, which ends once each too.
 
-use std::collections::{BTreeSet, HashMap};
+use std::collections::BTreeSet;
 use std::time::Duration;
 
 use ibacm_wire::client::{COUNTERS, Counter, ENTRY_LEN, Entry, HDR_LEN, Header, MAX_ENTRIES, OP_ACK, Status};
@@ -17,6 +17,7 @@ use super::query::{no_counters, put_counters};
 use super::request::Outcome;
 use super::resolve::SaWho;
 use crate::addr::Addr;
+use crate::map::Map;
 use crate::sa::{Ask, SaError};
 use crate::sorted::sort_by_key;
 use crate::time::Time;
@@ -54,12 +55,12 @@ struct Open {
 /// Open questions.
 #[derive(Default)]
 pub(super) struct Asks {
-    open: HashMap<u64, Open>,
+    open: Map<u64, Open>,
     /// When each is given up: the time, and the question. A pair of numbers, so that there is one kind of such sets.
     ends: BTreeSet<(u64, u64)>,
     clients: BTreeSet<(u64, u64)>,
     /// How many each provider has.
-    of: HashMap<ProviderId, usize>,
+    of: Map<ProviderId, usize>,
 }
 
 impl Asks {
@@ -71,7 +72,7 @@ impl Asks {
     fn add(&mut self, id: u64, open: Open) {
         self.ends.insert((open.until.0, id));
         self.clients.insert((open.client.0, id));
-        *self.of.entry(open.target.provider).or_default() += 1;
+        *self.of.or_default(open.target.provider) += 1;
         self.open.insert(id, open);
     }
 

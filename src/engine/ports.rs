@@ -15,11 +15,12 @@ use super::resolve::SaWho;
 use super::standing::Told;
 use crate::arp::Arp;
 use crate::cache::{Cache, State};
+use crate::map::Map;
 use crate::sa::SaClient;
 use crate::sorted::sort_by_key;
 use crate::time::Time;
 use ibacm_wire::client::{COUNTERS, MORE, Status};
-use std::collections::{HashMap, VecDeque};
+use std::collections::VecDeque;
 
 /// Everything about a port that matters, as queried from its device.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
@@ -316,7 +317,7 @@ impl Engine {
             outage: 1,
             rejoining: None,
             cache: Cache::new(self.key, self.config.max_destinations),
-            pending: HashMap::new(),
+            pending: Map::new(),
             await_group: VecDeque::new(),
             overdue: VecDeque::new(),
             arp: Arp::new(self.config.arp(subnet_timeout)),

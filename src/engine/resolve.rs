@@ -95,10 +95,10 @@ impl Engine {
             e.wait_until(now.plus(limits.timeout), dest);
         } else {
             let tid = e.arp.start(dest, &mut self.rng).ok_or(Status::Enomem)?;
-            e.pending.entry(dest).or_default().tid = Some(tid);
+            e.pending.or_default(dest).tid = Some(tid);
         }
         let e = &mut self.eps[ep.0 as usize];
-        e.pending.entry(dest).or_default().source = source.copied().map(Box::new);
+        e.pending.or_default(dest).source = source.copied().map(Box::new);
         e.cache.pin(dest, true);
         if let Some(d) = e.cache.get_mut(dest) {
             d.state = State::QueryAddr;
@@ -125,7 +125,7 @@ impl Engine {
                 continue;
             }
             match e.arp.start(dest, &mut self.rng) {
-                Some(tid) => e.pending.entry(dest).or_default().tid = Some(tid),
+                Some(tid) => e.pending.or_default(dest).tid = Some(tid),
                 None => self.fail(now, ep, dest, Status::Enomem, "too many requests are open"),
             }
         }
@@ -228,7 +228,7 @@ impl Engine {
         d.state = State::QueryRoute;
         let who = SaWho::Route { ep, dest, epoch: d.epoch };
         let port = e.port;
-        let pending = e.pending.entry(dest).or_default();
+        let pending = e.pending.or_default(dest);
         pending.asked = now;
         pending.first_asked.get_or_insert(now);
         let for_peers = pending.is_for_peers();
@@ -437,7 +437,7 @@ impl Engine {
 
     /// Adds somebody who waits for `dest`. Peers that ask again count once.
     pub(super) fn wait(&mut self, ep: EpId, dest: DestId, waiter: Waiter) {
-        let waiters = &mut self.eps[ep.0 as usize].pending.entry(dest).or_default().waiters;
+        let waiters = &mut self.eps[ep.0 as usize].pending.or_default(dest).waiters;
         if let Waiter::Peer { tid } = waiter {
             let peers = waiters.iter().filter_map(|w| match w {
                 Waiter::Peer { tid } => Some(*tid),

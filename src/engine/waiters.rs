@@ -3,9 +3,8 @@
 //! What a client that left waited for is taken out when enough of it has come together to be worth the search, so that
 //! asking and leaving costs the service little time and little memory.
 
-use std::collections::{HashMap, HashSet};
-
 use super::action::ClientId;
+use crate::map::Map;
 
 /// Look-ups that clients wait for at most, all together.
 const MAX: usize = 1 << 18;
@@ -14,8 +13,8 @@ const FEW: usize = 1024;
 
 #[derive(Default)]
 pub(super) struct Waiters {
-    counts: HashMap<ClientId, u32>,
-    gone: HashSet<ClientId>,
+    counts: Map<ClientId, u32>,
+    gone: Map<ClientId, ()>,
     total: usize,
     dead: usize,
 }
@@ -28,14 +27,14 @@ impl Waiters {
 
     /// `client` waits for one more.
     pub fn add(&mut self, client: ClientId) {
-        *self.counts.entry(client).or_default() += 1;
+        *self.counts.or_default(client) += 1;
         self.total += 1;
     }
 
     /// One wait of `client` has ended; whether the client is still there to be told.
     pub fn end(&mut self, client: ClientId) -> bool {
         self.total = self.total.saturating_sub(1);
-        if self.gone.contains(&client) {
+        if self.gone.contains_key(&client) {
             self.dead = self.dead.saturating_sub(1);
             if self.dead == 0 {
                 self.gone.clear();
@@ -55,13 +54,13 @@ impl Waiters {
     pub fn leave(&mut self, client: ClientId) -> bool {
         let Some(n) = self.counts.remove(&client) else { return false };
         self.dead += n as usize;
-        self.gone.insert(client);
+        self.gone.insert(client, ());
         self.dead > FEW.max(self.total / 4)
     }
 
     /// Whether `client` has left.
     pub fn is_gone(&self, client: ClientId) -> bool {
-        self.gone.contains(&client)
+        self.gone.contains_key(&client)
     }
 
     /// Look-ups that are waited for.

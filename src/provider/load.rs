@@ -3,7 +3,6 @@
 //!
 //! Nothing that is wrong with a directory or an object is an error of the service: there is a line that says so.
 
-use std::collections::BTreeSet;
 use std::ffi::{OsStr, OsString};
 use std::fs::{self, Metadata};
 use std::io;
@@ -165,14 +164,16 @@ fn objects(dir: &Path, lines: &mut Lines) -> Result<Vec<PathBuf>, Unusable> {
     // where there is none there is nothing to be said of the way
     fs::metadata(dir).map_err(Unusable::System)?;
     trusted_directory(dir)?;
-    let mut names = BTreeSet::new();
+    let mut names: Vec<OsString> = Vec::new();
     let mut more = 0usize;
     for entry in fs::read_dir(dir).map_err(Unusable::System)? {
         let name = entry.map_err(Unusable::System)?.file_name();
         if name.as_bytes().ends_with(b".so") && candidate(dir, &name, lines) {
-            names.insert(name);
+            if let Err(at) = names.binary_search(&name) {
+                names.insert(at, name);
+            }
             if names.len() > MAX_OBJECTS {
-                names.pop_last();
+                names.pop();
                 more += 1;
             }
         }

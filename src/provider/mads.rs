@@ -4,7 +4,6 @@
 #![allow(unsafe_code)] // The structures are C's: allocated here, written by plug-ins, and their handlers are called.
 
 use std::alloc::{Layout, alloc_zeroed};
-use std::collections::HashMap;
 use std::ffi::c_void;
 use std::ptr::NonNull;
 use std::sync::{Arc, Mutex};
@@ -17,6 +16,7 @@ use super::registry::{Owner, lock};
 use super::{MadToken, Notice};
 use crate::engine::{EpId, ProviderId};
 use crate::ffi;
+use crate::map::Map;
 
 /// Structures that are live at once.
 const MAX_MADS: usize = 65_536;
@@ -46,9 +46,9 @@ unsafe impl Send for Entry {}
 #[derive(Default)]
 struct Table {
     /// By address.
-    live: HashMap<usize, Entry>,
+    live: Map<usize, Entry>,
     /// Addresses of those on their way.
-    sent: HashMap<u64, usize>,
+    sent: Map<u64, usize>,
     last: u64,
 }
 

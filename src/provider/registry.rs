@@ -1,13 +1,14 @@
 //! What plug-ins may name: open questions, ports, endpoints. They are looked up by number or address and never trusted:
 //! a pointer that a plug-in gives is only compared.
 
-use std::collections::{HashMap, VecDeque};
+use std::collections::VecDeque;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use ibacm_wire::Gid;
 
 use super::abi;
 use crate::engine::{AskId, EpId, ProviderId};
+use crate::map::Map;
 
 /// Questions that are closed and remembered, so that it can be told whose the answer is that comes then.
 const REMEMBERED: usize = 1024;
@@ -16,14 +17,14 @@ const REMEMBERED: usize = 1024;
 #[derive(Default)]
 pub(super) struct Registry {
     asks: Mutex<Asks>,
-    ports: Mutex<HashMap<usize, Arc<[Gid]>>>,
-    endpoints: Mutex<HashMap<usize, Owner>>,
+    ports: Mutex<Map<usize, Arc<[Gid]>>>,
+    endpoints: Mutex<Map<usize, Owner>>,
 }
 
 /// Questions, and whom they were put to.
 #[derive(Default)]
 struct Asks {
-    open: HashMap<AskId, ProviderId>,
+    open: Map<AskId, ProviderId>,
     /// Those that were closed last.
     closed: VecDeque<(AskId, ProviderId)>,
 }

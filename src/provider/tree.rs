@@ -6,8 +6,6 @@
 //! closing call has returned, and what could not be opened is closed never, and opened again when something about it has
 //! changed or [`Tree::forgive`] says so.
 
-use std::collections::BTreeMap;
-
 use crate::addr::Addr;
 use crate::engine::{EpId, PluggedAddr, PluggedEndpoint, PortId};
 use crate::few::Few;
@@ -131,25 +129,25 @@ impl<P: Plugin> Tree<P> {
     }
 
     /// Makes the calls that lead from what is open to what is wanted: first those that close.
-    pub fn become_(&mut self, plugin: &mut P, wanted: &BTreeMap<PortId, Wanted<P::Device>>) {
+    pub(crate) fn become_(&mut self, plugin: &mut P, wanted: &Few<PortId, Wanted<P::Device>>) {
         let stays = |id: PortId, node: &PortNode<P>| {
             let same = |w: &Wanted<P::Device>| w.generation == node.generation && P::is_same(&w.device, &node.device);
-            wanted.get(&id).is_some_and(same)
+            wanted.get(id).is_some_and(same)
         };
         let gone: Vec<PortId> = self.ports.iter().filter(|(id, node)| !stays(*id, node)).map(|(id, _)| id).collect();
         for id in gone {
             self.close_port(plugin, id);
         }
-        for (id, wanted) in wanted {
-            if let Some(node) = self.ports.get_mut(*id) {
+        for (id, wanted) in wanted.iter() {
+            if let Some(node) = self.ports.get_mut(id) {
                 close_endpoints(plugin, node, wanted);
             }
         }
-        for (id, wanted) in wanted {
-            if self.ports.get(*id).is_none() {
-                self.open_port(plugin, *id, wanted);
+        for (id, wanted) in wanted.iter() {
+            if self.ports.get(id).is_none() {
+                self.open_port(plugin, id, wanted);
             }
-            if let Some(node) = self.ports.get_mut(*id) {
+            if let Some(node) = self.ports.get_mut(id) {
                 open_endpoints(plugin, node, wanted);
             }
         }

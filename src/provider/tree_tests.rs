@@ -68,12 +68,20 @@ fn port(device: &'static str, port: u8, endpoints: Vec<PluggedEndpoint>) -> Want
     Wanted { device, port, generation: 0, gids: Vec::new(), endpoints }
 }
 
-type Map = BTreeMap<PortId, Wanted<&'static str>>;
+type Map = Few<PortId, Wanted<&'static str>>;
+
+fn wish<const N: usize>(ports: [(PortId, Wanted<&'static str>); N]) -> Map {
+    let mut map = Map::default();
+    for (id, port) in ports {
+        map.insert(id, port);
+    }
+    map
+}
 
 fn two_ports() -> Map {
     let first = port("a", 1, vec![endpoint(0, 0xffff, &[addr(0, "x"), addr(1, "y")])]);
     let second = port("a", 2, vec![endpoint(1, 0xffff, &[addr(0, "z")])]);
-    BTreeMap::from([(PortId(0), first), (PortId(1), second)])
+    wish([(PortId(0), first), (PortId(1), second)])
 }
 
 #[test]
@@ -95,12 +103,12 @@ fn from_the_outside_to_the_inside_and_back() {
     tree.become_(&mut plugin, &two_ports());
     assert!(plugin.take().is_empty(), "nothing has changed");
     let mut wanted = two_ports();
-    wanted.remove(&PortId(0));
+    wanted.remove(PortId(0));
     tree.become_(&mut plugin, &wanted);
     let closed =
         ["remove_address a/1/ffff/x", "remove_address a/1/ffff/y", "close_endpoint a/1/ffff", "close_port a/1"];
     assert_eq!(plugin.take(), closed, "the device has a port left");
-    tree.become_(&mut plugin, &Map::new());
+    tree.become_(&mut plugin, &Map::default());
     let closed = ["remove_address a/2/ffff/z", "close_endpoint a/2/ffff", "close_port a/2", "close_device a"];
     assert_eq!(plugin.take(), closed);
     assert!(tree.address(PortId(0), EpId(0), 1).is_none() && tree.port(PortId(1)).is_none());
@@ -113,7 +121,7 @@ fn what_changes_is_closed_before_what_comes_is_opened() {
     plugin.take();
     let mut wanted = two_ports();
     // another address in the same place, and another partition
-    wanted.get_mut(&PortId(0)).expect("it is there").endpoints =
+    wanted.get_mut(PortId(0)).expect("it is there").endpoints =
         vec![endpoint(0, 0xffff, &[addr(0, "new"), addr(1, "y")]), endpoint(2, 0x8001, &[addr(0, "part")])];
     tree.become_(&mut plugin, &wanted);
     let calls = [
@@ -123,7 +131,7 @@ fn what_changes_is_closed_before_what_comes_is_opened() {
         "add_address a/1/8001/part",
     ];
     assert_eq!(plugin.take(), calls);
-    wanted.get_mut(&PortId(0)).expect("it is there").endpoints[1].pkey_index = 3;
+    wanted.get_mut(PortId(0)).expect("it is there").endpoints[1].pkey_index = 3;
     tree.become_(&mut plugin, &wanted);
     let calls = [
         "remove_address a/1/8001/part",
@@ -132,7 +140,7 @@ fn what_changes_is_closed_before_what_comes_is_opened() {
         "add_address a/1/8001/part",
     ];
     assert_eq!(plugin.take(), calls, "the QP names its P_Key by index");
-    wanted.get_mut(&PortId(1)).expect("it is there").generation = 1;
+    wanted.get_mut(PortId(1)).expect("it is there").generation = 1;
     tree.become_(&mut plugin, &wanted);
     let calls = [
         "remove_address a/2/ffff/z",
@@ -144,7 +152,7 @@ fn what_changes_is_closed_before_what_comes_is_opened() {
     ];
     assert_eq!(plugin.take(), calls);
     // the same port of a device that was lost and has come back
-    wanted.get_mut(&PortId(1)).expect("it is there").device = "b";
+    wanted.get_mut(PortId(1)).expect("it is there").device = "b";
     tree.become_(&mut plugin, &wanted);
     let calls = plugin.take();
     assert_eq!(calls[3..5], ["open_device b", "open_port b/2"], "{calls:?}");
@@ -153,10 +161,10 @@ fn what_changes_is_closed_before_what_comes_is_opened() {
 #[test]
 fn an_endpoint_without_addresses_is_not_opened_and_its_last_one_closes_it_with_the_wish() {
     let (mut tree, mut plugin) = (Tree::default(), Recorder::default());
-    let mut wanted = Map::from([(PortId(0), port("a", 1, vec![endpoint(0, 0xffff, &[])]))]);
+    let mut wanted = wish([(PortId(0), port("a", 1, vec![endpoint(0, 0xffff, &[])]))]);
     tree.become_(&mut plugin, &wanted);
     assert_eq!(plugin.take(), ["open_device a", "open_port a/1"]);
-    wanted.get_mut(&PortId(0)).expect("it is there").endpoints = vec![endpoint(0, 0xffff, &[addr(0, "x")])];
+    wanted.get_mut(PortId(0)).expect("it is there").endpoints = vec![endpoint(0, 0xffff, &[addr(0, "x")])];
     tree.become_(&mut plugin, &wanted);
     assert_eq!(plugin.take(), ["open_endpoint a/1/ffff", "add_address a/1/ffff/x"]);
 }
@@ -168,7 +176,7 @@ fn what_cannot_be_opened_costs_what_is_inside_and_is_not_closed() {
         let (mut tree, mut plugin) = (Tree::default(), Recorder { refuses: vec![refused], ..Recorder::default() });
         let mut wanted = two_ports();
         if refused != "open_device" {
-            wanted.remove(&PortId(1));
+            wanted.remove(PortId(1));
         }
         tree.become_(&mut plugin, &wanted);
         let made = plugin.take();
@@ -182,7 +190,7 @@ fn what_cannot_be_opened_costs_what_is_inside_and_is_not_closed() {
         tree.become_(&mut plugin, &wanted);
         assert!(!plugin.take().is_empty() && !tree.has_failures());
         assert!(tree.address(PortId(0), EpId(0), 0).is_some());
-        tree.become_(&mut plugin, &Map::new());
+        tree.become_(&mut plugin, &Map::default());
         let closed = plugin.take();
         let count = |what: &str| closed.iter().filter(|c| c.starts_with(what)).count();
         assert_eq!((count("close_device"), count("close_port")), (1, wanted.len()), "{closed:?}");
@@ -196,6 +204,6 @@ fn a_port_that_cannot_be_opened_leaves_no_device_open() {
     let calls =
         ["open_device a", "open_port a/1", "close_device a", "open_device a", "open_port a/2", "close_device a"];
     assert_eq!(plugin.take(), calls);
-    tree.become_(&mut plugin, &Map::new());
+    tree.become_(&mut plugin, &Map::default());
     assert!(plugin.take().is_empty());
 }

@@ -1,7 +1,6 @@
 //! A plug-in's two threads: one makes the calls into it, one tells it what came of its questions to the SA. The loop gives
 //! them jobs and waits for neither.
 
-use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 use std::thread::{self, JoinHandle};
@@ -20,13 +19,14 @@ use super::registry::lock;
 use super::tree::{Tree, Wanted};
 use super::{Notice, abi};
 use crate::engine::{AskId, Call, EpId, MadToken, PortId, ProviderId};
+use crate::few::Few;
 use crate::log;
 
 /// Plug-ins are used to what a process's first thread has.
 const STACK: usize = 8 << 20;
 
 /// What is to be open at a plug-in.
-pub type Wish = BTreeMap<PortId, Wanted<Arc<OpenedDevice>>>;
+pub(crate) type Wish = Few<PortId, Wanted<Arc<OpenedDevice>>>;
 
 /// The end of a plug-in's question to the SA.
 type MadEnd = (MadToken, Result<Box<SaMad>, i32>);
@@ -113,7 +113,7 @@ impl Worker {
             let mut wish = lock(&self.shared.wish);
             match wanted {
                 Some(wanted) => drop(wish.insert(port, wanted)),
-                None if wish.remove(&port).is_none() => return,
+                None if wish.remove(port).is_none() => return,
                 None => {}
             }
         }
