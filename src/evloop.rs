@@ -66,6 +66,10 @@ const REOPEN: Duration = Duration::from_secs(1);
 /// The longest time until it is tried again. Whoever was well for twice that has a clean sheet.
 const REOPEN_MAX: Duration = Duration::from_secs(60);
 
+/// How long the loop looks for the answer to what it sent before it sleeps: most come sooner, and to be woken takes as
+/// long again, more where a processor has to be woken too.
+const ANSWER: Duration = Duration::from_micros(100);
+
 /// What the loop itself needs of the options.
 #[derive(Clone, Copy, Debug)]
 pub struct Depths {
@@ -92,6 +96,10 @@ pub struct Daemon {
     preload: preload::io::Source,
     signals: Signals,
     depths: Depths,
+    /// How long there may be more soon after something has come.
+    busy_poll: Duration,
+    /// Until then the loop does not sleep.
+    awake_until: Time,
     /// Open devices; places keep their number, which tokens hold.
     devices: Vec<Option<Device>>,
     opened: u32,
@@ -202,6 +210,8 @@ impl Daemon {
             preload: preload::io::Source::default(),
             signals,
             depths,
+            busy_poll: Duration::ZERO,
+            awake_until: Time(0),
             devices: Vec::new(),
             opened: 0,
             others: device::Others::default(),
@@ -228,6 +238,11 @@ impl Daemon {
         &mut self.engine
     }
 
+    /// Looks for more for so long before it sleeps.
+    pub fn set_busy_poll(&mut self, time: Duration) {
+        self.busy_poll = time;
+    }
+
     /// Memory that only the start needs is to be given back when that is over. Not where providers have threads.
     pub fn settle(&mut self) {
         self.settle_at = self.clock().plus(START);
@@ -249,13 +264,21 @@ impl Daemon {
         let mut events = Events::with_capacity(EVENTS);
         self.do_actions();
         loop {
-            let timeout = self.timeout();
+            let mut timeout = self.timeout();
             self.sources.settle();
+            if timeout != Some(Duration::ZERO) && self.now < self.awake_until {
+                timeout = Some(Duration::ZERO);
+                // whoever is to answer may be waiting for this processor
+                std::thread::yield_now();
+            }
             match self.poll.poll(&mut events, timeout) {
                 Err(e) if e.kind() != io::ErrorKind::Interrupted => return Err(e),
                 _ => {}
             }
             self.now = self.clock();
+            if !self.busy_poll.is_zero() && !events.is_empty() {
+                self.awake_until = self.awake_until.max(self.now.plus(self.busy_poll));
+            }
             self.count_for_providers();
             for event in &events {
                 let ready = Ready::from(event);

@@ -2,7 +2,7 @@
 
 use ibacm_wire::{Gid, datagram};
 
-use super::{Daemon, REOPEN, REOPEN_MAX, SHARE};
+use super::{ANSWER, Daemon, REOPEN, REOPEN_MAX, SHARE};
 use crate::engine::{self, Action, EpId, PortId, Rx};
 use crate::local_service;
 use crate::log;
@@ -47,8 +47,12 @@ impl Daemon {
                     log!(2, "client {}: answered, status {status}", id.index);
                     self.server.reply(id, &reply);
                 }
-                Action::Send { ep, token, av, qpn, payload } => self.send(ep, token, &av, qpn, &*payload),
+                Action::Send { ep, token, av, qpn, payload } => {
+                    self.send(ep, token, &av, qpn, &*payload);
+                    self.awake_until = self.awake_until.max(self.now.plus(ANSWER));
+                }
                 Action::Mad { port, tid, lid, sl, pkey_index, timeout_ms, retries, mad } => {
+                    self.awake_until = self.awake_until.max(self.now.plus(ANSWER));
                     let sent = match self.umad(port) {
                         Some(umad) => umad.send(lid, sl, pkey_index, (timeout_ms, retries), &mad.0),
                         None => Err(std::io::ErrorKind::NotConnected.into()),

@@ -194,6 +194,8 @@ pub struct Options {
     pub max_destinations: u32,
     /// Milliseconds for which a destination that did not answer is answered for at once; 0: ask each time.
     pub negative_cache: u32,
+    /// Microseconds for which the service looks for more before it sleeps.
+    pub busy_poll_us: u32,
     /// Without InfiniBand hardware, stay and wait for it instead of exiting.
     pub wait_for_device: bool,
 }
@@ -236,6 +238,7 @@ impl Default for Options {
             addr_data_file: Path::new(dirs::CONF).join("ibacm_hosts.data"),
             max_destinations: 65_536,
             negative_cache: 0,
+            busy_poll_us: 0,
             wait_for_device: false,
         }
     }

@@ -6,6 +6,7 @@ use std::io::{Read, Write};
 use std::os::fd::OwnedFd;
 use std::path::Path;
 use std::process::ExitCode;
+use std::time::Duration;
 
 use mio::Poll;
 
@@ -158,6 +159,7 @@ fn begin(files: &Files, systemd: Option<&mut Environment>) -> Result<Service, St
     let depths = Depths { recv: options.recv_depth as usize, send: slots };
     let mut daemon =
         Daemon::new(poll, engine, server, rtnl, signals, depths).map_err(because("cannot start the loop"))?;
+    daemon.set_busy_poll(busy_poll(&options));
     daemon.preload_from(preload::io::Source::new(&options));
     daemon.start_providers(&plugins).map_err(because("cannot start the threads of providers"))?;
     open_devices(&mut daemon, managed || options.wait_for_device)?;
@@ -169,6 +171,11 @@ fn begin(files: &Files, systemd: Option<&mut Environment>) -> Result<Service, St
     serve_kernel(daemon, sockets.netlink);
     listen(daemon, options, managed, sockets.stream)?;
     Ok(service)
+}
+
+/// How long the loop looks for more before it sleeps.
+fn busy_poll(options: &Options) -> Duration {
+    Duration::from_micros(options.busy_poll_us.into())
 }
 
 /// Loads the plug-ins, and says which provider serves which subnet.

@@ -13,6 +13,8 @@ use std::path::PathBuf;
 const MAX_MINUTES: i64 = 10 * 366 * 24 * 60;
 /// Largest time in milliseconds: an hour.
 const MAX_MS: i64 = 3_600_000;
+/// Longer than any fabric takes, and short enough not to be noticed when it is over.
+const MAX_BUSY_POLL: i64 = 10_000;
 /// Largest number of requests or buffers.
 const MAX_DEPTH: i64 = 65_536;
 /// Largest number of multicast groups of an endpoint.
@@ -163,6 +165,7 @@ pub(super) static TABLE: &[OptionRow] = &[
     path_row!(addr_data_file),
     number_row!(max_destinations, 16..=16_777_216, "16 to 16777216"),
     number_row!(negative_cache, 0..=MAX_MS, "milliseconds, 0 to 3600000"),
+    number_row!(busy_poll_us, 0..=MAX_BUSY_POLL, "microseconds, 0 to 10000"),
     bool_row!(wait_for_device),
 ];
 

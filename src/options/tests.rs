@@ -50,6 +50,7 @@ fn defaults_are_those_of_the_deployed_service() {
         "addr_data_file /etc/rdma/ibacm_hosts.data",
         "max_destinations 65536",
         "negative_cache 0",
+        "busy_poll_us 0",
         "wait_for_device no",
         "provider ibacmp default",
     ] {
@@ -63,7 +64,7 @@ fn every_option_is_read_and_rendering_is_read_back() {
         acme_plus_kernel_only yes\nprovider_lib_path /p\nbuiltin_provider no\nprovider_timeout 3600000\nsupport_ips_in_addr_cfg 1\naddr_prot ACM\naddr_fallback NONE\naddr_timeout -1\n\
         route_prot Acm\nroute_timeout 5\nloopback_prot NONE\ntimeout 1\nretries 0\nresolve_depth 8\nsa_depth 9\n\
         send_depth 10\nrecv_depth 11\nmin_mtu 4096\nmin_rate 400\nmulticast_groups 16\nroute_preload full_opensm_v1\nroute_data_file /r\n\
-        addr_preload acm_hosts\naddr_data_file /h\nmax_destinations 16\nnegative_cache 250\nwait_for_device true\n\
+        addr_preload acm_hosts\naddr_data_file /h\nmax_destinations 16\nnegative_cache 250\nbusy_poll_us 10000\nwait_for_device true\n\
         provider other default\nprovider ibacmp 0xFE80000000000000\nprovider x 12\n";
     let options = good(text);
     let expected = Options {
@@ -105,6 +106,7 @@ fn every_option_is_read_and_rendering_is_read_back() {
         addr_data_file: "/h".into(),
         max_destinations: 16,
         negative_cache: 250,
+        busy_poll_us: 10_000,
         wait_for_device: true,
     };
     assert_eq!(options, expected);
@@ -180,6 +182,8 @@ fn bad_values_leave_the_earlier_ones() {
         "max_destinations 15",
         "max_destinations 16777217",
         "negative_cache -1",
+        "busy_poll_us -1",
+        "busy_poll_us 10001",
         "wait_for_device 5 minutes",
         "retries",
         "log_file",
