@@ -21,6 +21,7 @@ pub mod lifecycle;
 mod listen;
 pub mod local_service;
 pub mod log;
+pub mod metrics;
 mod neighbours;
 mod netlink;
 pub mod options;
