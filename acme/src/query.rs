@@ -227,3 +227,21 @@ fn source_address(out: &mut Out, options: &Options) -> Result<Address, Fault> {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use ibacm_wire::client::{MORE_ROWS, ROWS};
+
+    #[test]
+    fn every_counter_is_in_the_manual_the_schema_and_its_description() {
+        let manual = include_str!("../../pkg/man/ib_acme.1").replace("\\&", "");
+        let schema = include_str!("../../docs/ib_acme.schema.json");
+        let description = include_str!("../../docs/ib_acme-json.md");
+        for row in ROWS.iter().chain(&MORE_ROWS) {
+            assert!(manual.contains(&format!("\n.It {}\n", row.title)), "{} is not in the manual", row.title);
+            // as one that has to be there, and as what it is
+            assert_eq!(schema.matches(&format!("\"{}\"", row.key)).count(), 2, "{} in the schema", row.key);
+            assert!(description.contains(&format!("`{}`", row.key)), "{} is not described", row.key);
+        }
+    }
+}
