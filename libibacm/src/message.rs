@@ -123,7 +123,7 @@ pub struct Path {
 }
 
 /// What the service counts.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Counters {
     /// Failures other than "no data".
     pub error: u64,
@@ -139,22 +139,22 @@ pub struct Counters {
     pub route_query: u64,
     /// Requests answered from the cache.
     pub route_cache: u64,
-    /// In the order of [`More`]; what the service does not count is `None`.
-    more: [Option<u64>; MORE],
+    /// In the order of [`More`]; what the service does not count is missing at the end.
+    more: Vec<u64>,
 }
 
 impl Counters {
     /// One of those that not every service has; `None` from one that does not count it. Of an endpoint those are 0 that
     /// are the service's ([`Kind::Service`](crate::Kind)).
     pub fn more(&self, counter: More) -> Option<u64> {
-        self.more[counter as usize]
+        self.more.get(counter as usize).copied()
     }
 
     /// All of them with the names under which they are shown, in the service's order.
-    pub fn rows(&self) -> impl Iterator<Item = (&'static Row, Option<u64>)> + use<> {
+    pub fn rows(&self) -> impl Iterator<Item = (&'static Row, Option<u64>)> {
         let c = self;
         let seven = [c.error, c.resolve, c.nodata, c.addr_query, c.addr_cache, c.route_query, c.route_cache];
-        ROWS.iter().chain(&MORE_ROWS).zip(seven.map(Some).into_iter().chain(c.more))
+        ROWS.iter().chain(&MORE_ROWS).zip(seven.map(Some).into_iter().chain((0..MORE).map(|i| c.more.get(i).copied())))
     }
 }
 
@@ -340,7 +340,7 @@ fn counters(header: &Header, reply: &[u8]) -> Result<Counters, Violation> {
         addr_cache: at(4),
         route_query: at(5),
         route_cache: at(6),
-        more: std::array::from_fn(|i| known(COUNTERS + i)),
+        more: (COUNTERS..count.min(COUNTERS + MORE)).map_while(known).collect(),
     })
 }
 

@@ -2,8 +2,10 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-/// A metric's name, and its labels in the file's order.
-pub type Series = (String, Vec<(String, String)>);
+/// Labels in the file's order.
+pub type Labels = Vec<(String, String)>;
+/// A metric's name, and its labels.
+pub type Series = (String, Labels);
 
 /// A name, of letters, digits and underscores, at the beginning of a text: it and the rest.
 fn name(text: &str) -> Result<(&str, &str), String> {
@@ -32,7 +34,7 @@ fn quoted(text: &str) -> Result<(String, &str), String> {
     Err(format!("a value without an end: {text}"))
 }
 
-fn labels(mut text: &str) -> Result<(Vec<(String, String)>, &str), String> {
+fn labels(mut text: &str) -> Result<(Labels, &str), String> {
     let mut found = Vec::new();
     loop {
         let (label, rest) = name(text)?;
@@ -56,7 +58,7 @@ pub fn parse(text: &str) -> Result<BTreeMap<Series, u64>, String> {
     for line in text.lines() {
         if let Some(rest) = line.strip_prefix("# HELP ") {
             let (metric, help) = rest.split_once(' ').filter(|h| !h.1.is_empty()).ok_or(format!("no help: {line}"))?;
-            if name(metric)?.1 != "" || help.contains('\\') || !seen.insert(metric) {
+            if !name(metric)?.1.is_empty() || help.contains('\\') || !seen.insert(metric) {
                 return Err(format!("help once more, or for no metric: {line}"));
             }
             current = Some((metric, None));
