@@ -91,7 +91,14 @@ fn put(out: &mut Vec<u8>, text: std::fmt::Arguments<'_>) {
 
 /// A label's value: a backslash, a quotation mark and a newline are escaped.
 fn escape(value: &str) -> String {
-    value.replace('\\', "\\\\").replace('"', "\\\"").replace('\n', "\\n")
+    let mut escaped = String::new();
+    for c in value.chars() {
+        if matches!(c, '\\' | '"' | '\n') {
+            escaped.push('\\');
+        }
+        escaped.push(if c == '\n' { 'n' } else { c });
+    }
+    escaped
 }
 
 /// What an endpoint has of each counter, in the order of its families.
