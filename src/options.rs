@@ -196,6 +196,10 @@ pub struct Options {
     pub negative_cache: u32,
     /// Microseconds for which the service looks for more before it sleeps.
     pub busy_poll_us: u32,
+    /// Where the service's numbers are written to, for Prometheus; `None`: nowhere.
+    pub metrics_file: Option<PathBuf>,
+    /// How often, in seconds.
+    pub metrics_interval: u32,
     /// Without InfiniBand hardware, stay and wait for it instead of exiting.
     pub wait_for_device: bool,
 }
@@ -239,6 +243,8 @@ impl Default for Options {
             max_destinations: 65_536,
             negative_cache: 0,
             busy_poll_us: 0,
+            metrics_file: None,
+            metrics_interval: 15,
             wait_for_device: false,
         }
     }

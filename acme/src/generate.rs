@@ -24,7 +24,7 @@ const OPTIONS_HEAD: &str = "\
 # A line is a name and a value. Those that begin with '#' are not in force, and show what holds then.
 ";
 /// Their defaults may become better with another version, so that they are not fixed here.
-const NOT_FIXED: [&str; 16] = [
+const NOT_FIXED: [&str; 18] = [
     "addr_fallback",
     "multicast_groups",
     "resolve_depth",
@@ -34,6 +34,8 @@ const NOT_FIXED: [&str; 16] = [
     "max_destinations",
     "negative_cache",
     "busy_poll_us",
+    "metrics_file",
+    "metrics_interval",
     "wait_for_device",
     "support_ips_in_addr_cfg",
     "provider_lib_path",
