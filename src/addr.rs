@@ -96,6 +96,7 @@ impl Addr {
     }
 
     /// The hash under `key`.
+    #[inline(always)]
     pub fn hash(&self, key: &SipKey) -> u64 {
         key.hash(self.kind, self.as_bytes())
     }
@@ -159,6 +160,7 @@ impl Key {
     }
 
     /// Whether this is `addr`.
+    #[inline(always)]
     pub fn is(&self, addr: &Addr) -> bool {
         match self {
             Key::Short(kind, len, bytes) => {

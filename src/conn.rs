@@ -107,6 +107,7 @@ impl Conn {
     }
 
     /// Bytes of memory that wait in buffers.
+    #[inline(always)]
     pub fn buffered(&self) -> usize {
         self.input.capacity() + self.output.capacity()
     }
@@ -161,7 +162,9 @@ impl Conn {
         if let Err(reason) = self.write(out) {
             return self.closed(reason);
         }
-        self.keep_input(bytes.get(served..).unwrap_or_default());
+        if served < have || self.input.capacity() > 0 {
+            self.keep_input(bytes.get(served..).unwrap_or_default());
+        }
         self.settle(served > 0)
     }
 
@@ -173,6 +176,7 @@ impl Conn {
     }
 
     /// Reads once, behind the `have` bytes that `buf` holds already.
+    #[inline(always)]
     fn read(&mut self, buf: &mut [u8], have: &mut usize) -> Result<(), Reason> {
         let room = buf.get_mut(*have..).unwrap_or_default();
         match sock::recv(self.fd.as_fd(), room) {
@@ -240,11 +244,13 @@ impl Conn {
     }
 
     /// Whether no further request may be taken now.
+    #[inline(always)]
     fn must_stall(&self) -> bool {
         !self.output.is_empty() || self.in_flight >= MAX_IN_FLIGHT
     }
 
     /// Writes `out` and empties it; what the socket does not take is kept.
+    #[inline(always)]
     fn write(&mut self, out: &mut Vec<u8>) -> Result<(), Reason> {
         let result = self.write_bytes(out);
         out.clear();
@@ -318,6 +324,7 @@ impl Conn {
     }
 
     /// What comes after a turn; `served` says whether a message was finished in it.
+    #[inline(always)]
     fn settle(&mut self, served: bool) -> After {
         let mut after = After { close: None, again: false, timer: Timer::Off };
         if let Some(reason) = self.closing {

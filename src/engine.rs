@@ -154,6 +154,12 @@ impl Engine {
         (up.count(), groups.clone().count(), groups.filter(|g| g.joined.is_some()).count())
     }
 
+    /// Whether there is something to do.
+    #[inline(always)]
+    pub fn has_actions(&self) -> bool {
+        !self.actions.is_empty()
+    }
+
     /// The next thing to do.
     pub fn next_action(&mut self) -> Option<Action> {
         let action = self.actions.pop_front();

@@ -335,6 +335,9 @@ impl Daemon {
                 let id = ClientId::new(parts.index, parts.generation);
                 let mut svc = Requests { engine: &mut self.engine, sources: &mut self.sources, now: self.now };
                 self.server.on_client(id, ready, now, &mut svc);
+                if !self.engine.has_actions() {
+                    return;
+                }
             }
             kind::LISTENER => self.server.on_listener(parts.index, now),
             kind::COMPLETION => self.completions(parts.index as usize, parts.generation, token),

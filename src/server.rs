@@ -172,6 +172,9 @@ impl Server {
         let before = usize::from(conn.in_flight);
         let after = conn.turn(id, &mut self.buf, &mut self.out, svc);
         let waiting = usize::from(conn.in_flight);
+        let clock = conn.deadline != 0;
+        // nothing waits, as before: the books are right
+        let books = conn.accounted != 0 || conn.writing || conn.buffered() != 0;
         let again = after.again && !conn.queued;
         conn.queued |= again;
         self.active = (self.active + waiting).saturating_sub(before);
@@ -183,6 +186,7 @@ impl Server {
             self.again.push_back(id);
         }
         match after.timer {
+            Timer::Off if !clock => {}
             Timer::Off => self.slots.stop_clock(id),
             Timer::On => self.slots.start_clock(id, now_us.saturating_add(MESSAGE_US)),
             Timer::Restart => {
@@ -190,7 +194,7 @@ impl Server {
                 self.slots.start_clock(id, now_us.saturating_add(MESSAGE_US));
             }
         }
-        if let Err(reason) = self.keep_books(id) {
+        if books && let Err(reason) = self.keep_books(id) {
             self.close(id, reason, svc);
         }
     }

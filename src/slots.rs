@@ -116,12 +116,14 @@ impl Slots {
     }
 
     /// The clock that ends first, and when.
+    #[inline(always)]
     pub fn first(&self) -> Option<(ClientId, u64)> {
         let slot = self.slots.get(self.first as usize)?;
         let deadline = slot.conn.as_ref()?.deadline;
         Some((ClientId { index: self.first, generation: slot.generation }, deadline))
     }
 
+    #[inline(always)]
     pub fn first_deadline(&self) -> Option<u64> {
         self.first().map(|(_, deadline)| deadline)
     }

@@ -16,6 +16,7 @@ pub(super) struct ByAddress<'a> {
 
 impl ByAddress<'_> {
     /// Finds source and destination.
+    #[inline(always)]
     pub fn parse(msg: &[u8]) -> Result<ByAddress<'_>, Status> {
         let (mut source, mut dest) = (None, None);
         let (mut source_index, mut dest_index) = (None, 0);

@@ -15,7 +15,7 @@ use super::link_local::{Link, is_link_local};
 use super::local::same_partition;
 use super::plugged::Call;
 use super::ports::PortInfo;
-use super::resolve::{path_reply, reply_header};
+use super::resolve::{append_path_reply, reply_header};
 use crate::addr::Addr;
 use crate::cache::{DestId, Origin, State};
 use crate::keyed::SipKey;
@@ -146,14 +146,14 @@ impl Engine {
             };
             let ep = ep.ok_or(none(Status::Esrcaddr))?;
             let id = self.eps[ep.0 as usize].cache.find(&dest);
-            let asker = Asker { client, tid, source: None, request: Some(r) };
+            let asker = Asker { client, tid, tells_source: false, request: Some(r) };
             return self.lookup(now, ep, id, &dest, Some(source), nodelay, asker, out);
         }
         if is_link_local(&dest) {
             // not remembered: which link is the best guess changes with what is known of hosts
             let (source, ep) = self.link_local_source(None, &dest, routes.link()).ok_or(none(Status::Edestaddr))?;
             let id = self.eps[ep.0 as usize].cache.find(&dest);
-            let asker = Asker { client, tid, source: Some(source_entry(&source)), request: Some(r) };
+            let asker = Asker { client, tid, tells_source: true, request: Some(r) };
             return self.lookup(now, ep, id, &dest, Some(source), nodelay, asker, out);
         }
         let hash = dest.hash(&self.routes.key);
@@ -169,7 +169,7 @@ impl Engine {
             }
         };
         let source = *self.local.get(number).ok_or(none(Status::Esrcaddr))?;
-        let asker = Asker { client, tid, source: Some(source_entry(&source)), request: Some(r) };
+        let asker = Asker { client, tid, tells_source: true, request: Some(r) };
         let outcome = self.lookup(now, ep, id, &dest, Some(source), nodelay, asker, out);
         if known.is_none()
             && let Some(id) = id.or_else(|| self.eps[ep.0 as usize].cache.find(&dest))
@@ -257,13 +257,13 @@ impl Engine {
         if let Some(path) = self.preloaded_answer(now, ep, &question) {
             self.eps[ep.0 as usize].counters[Counter::Resolve as usize] += 1;
             self.count(Some(ep), Counter::RouteCache);
-            out.extend_from_slice(path_reply(tid, &path, None).as_bytes());
+            append_path_reply(out, tid, &path, None);
             return Ok(Outcome::Replied);
         }
         let dest = Addr::path(&question);
         let id = self.eps[ep.0 as usize].cache.find(&dest);
         let nodelay = entry.flags & FLAG_NODELAY != 0;
-        self.lookup(now, ep, id, &dest, None, nodelay, Asker { client, tid, source: None, request: None }, out)
+        self.lookup(now, ep, id, &dest, None, nodelay, Asker { client, tid, tells_source: false, request: None }, out)
     }
 
     /// Whether so much is being asked that look-ups which nobody waits for are not started: there is no end to how many
@@ -291,7 +291,8 @@ impl Engine {
         if self.eps[ep.0 as usize].provider.is_some()
             && let Some(r) = asker.request
         {
-            return self.ask_by_address(now, ep, asker.client, r, source.as_ref(), asker.source.as_ref());
+            let told = source.as_ref().filter(|_| asker.tells_source).map(source_entry);
+            return self.ask_by_address(now, ep, asker.client, r, source.as_ref(), told.as_ref());
         }
         let known = self.preloaded_dest(now, ep, known, dest);
         let crowded = known.is_none() && nodelay && self.is_crowded(ep);
@@ -309,10 +310,9 @@ impl Engine {
         match d.state {
             _ if unconfirmed => {}
             State::Ready if now < d.addr_expiry && now < d.route_expiry => {
-                let reply = path_reply(asker.tid, &d.path, asker.source.as_ref());
+                append_path_reply(out, asker.tid, &d.path, source.as_ref().filter(|_| asker.tells_source));
                 let check = now >= d.check_at.time();
                 self.count(Some(ep), Counter::RouteCache);
-                out.extend_from_slice(reply.as_bytes());
                 if check {
                     self.eps[ep.0 as usize].refreshes.used(id);
                 }
@@ -341,14 +341,15 @@ impl Engine {
         }
         let e = &self.eps[ep.0 as usize];
         if let Some(d) = e.cache.get(id).filter(|d| d.state == State::Ready) {
-            out.extend_from_slice(path_reply(asker.tid, &d.path, asker.source.as_ref()).as_bytes());
+            append_path_reply(out, asker.tid, &d.path, source.as_ref().filter(|_| asker.tells_source));
             return Ok(Outcome::Replied);
         }
         if !nodelay {
             if !self.waiters.has_room() {
                 return Err(fail(Status::Enomem));
             }
-            self.wait_client(now, ep, id, asker.client, asker.tid, asker.source);
+            let told = source.as_ref().filter(|_| asker.tells_source).map(source_entry);
+            self.wait_client(now, ep, id, asker.client, asker.tid, told);
         }
         self.pump_arp(now, ep);
         self.pump_sa(now, self.eps[ep.0 as usize].port);
@@ -360,7 +361,8 @@ impl Engine {
 struct Asker<'a> {
     client: ClientId,
     tid: [u8; 8],
-    source: Option<Entry>,
+    /// Which source was chosen.
+    tells_source: bool,
     /// As it came, if it is one by address.
     request: Option<&'a ByAddress<'a>>,
 }

@@ -1,7 +1,9 @@
 //! How a destination becomes a path: the steps of one resolution, and whoever waits for it.
 
 use ibacm_wire::PathRecord;
-use ibacm_wire::client::{Counter, Entry, Header, More, OP_ACK, PATH_FLAGS, Status, TYPE_PATH};
+use ibacm_wire::client::{
+    Counter, ENTRY_LEN, EP_FLAG_SOURCE, Entry, HDR_LEN, Header, More, OP_ACK, PATH_FLAGS, Status, TYPE_PATH,
+};
 use ibacm_wire::datagram::{Datagram, Request};
 use ibacm_wire::sa::SaMad;
 
@@ -56,6 +58,20 @@ pub(super) fn path_reply(tid: [u8; 8], path: &PathRecord, source: Option<&Entry>
         r.push(&s.emit());
     }
     r
+}
+
+/// A successful reply, built where it is sent from.
+#[inline(always)]
+pub(super) fn append_path_reply(out: &mut Vec<u8>, tid: [u8; 8], path: &PathRecord, source: Option<&Addr>) {
+    let head = |flags, kind| Entry { flags, kind, info: [0; 64] }.emit();
+    out.reserve(HDR_LEN + 2 * ENTRY_LEN);
+    out.extend_from_slice(&reply_header(tid, Status::Success, 1 + usize::from(source.is_some())));
+    out.extend_from_slice(&head(PATH_FLAGS, TYPE_PATH)[..ENTRY_LEN - 64]);
+    out.extend_from_slice(&path.0);
+    if let Some(source) = source {
+        out.extend_from_slice(&head(EP_FLAG_SOURCE, source.kind())[..ENTRY_LEN - 64]);
+        out.extend_from_slice(source.wire());
+    }
 }
 
 impl Engine {
