@@ -27,6 +27,9 @@ const MAX_ROUTES: usize = 65_536;
 
 /// Look-ups under way, beside which none is started that nobody waits for.
 const CROWD: usize = 1024;
+/// The same for a client that has but a few of them.
+const CROWD_OF_ALL: usize = 4 * CROWD;
+const FEW: usize = 64;
 
 /// What became of a request.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -268,9 +271,13 @@ impl Engine {
 
     /// Whether so much is being asked that look-ups which nobody waits for are not started: there is no end to how many
     /// of them a client can make, and those that somebody waits for would queue behind them.
-    fn is_crowded(&self, ep: EpId) -> bool {
+    fn is_crowded(&self, ep: EpId, client: ClientId) -> bool {
         let e = &self.eps[ep.0 as usize];
-        e.arp.len() + e.await_group.len() >= CROWD || self.ports[e.port.0 as usize].sa.len() >= CROWD
+        let (sa, cause) = (&self.ports[e.port.0 as usize].sa, client.cause());
+        let most = (e.arp.len() + e.await_group.len()).max(sa.len());
+        // one client's share, and what all together may have: they come and go
+        let few = e.arp.opened(cause) + sa.asked(cause) < FEW;
+        most >= if few { CROWD_OF_ALL } else { CROWD }
     }
 
     /// Answers from the cache, or starts what is needed and lets the client wait.
@@ -294,7 +301,7 @@ impl Engine {
             return self.ask_by_address(now, ep, asker.client, r, source.as_ref(), asker.source.as_ref());
         }
         let known = self.preloaded_dest(now, ep, known, dest);
-        let crowded = known.is_none() && nodelay && self.is_crowded(ep);
+        let crowded = known.is_none() && nodelay && self.is_crowded(ep, asker.client);
         let e = &mut self.eps[ep.0 as usize];
         let id = match known {
             Some(id) => id,
@@ -325,7 +332,11 @@ impl Engine {
             State::Failed(code) => return Err(fail(failed_status(code))),
             _ => {}
         }
-        let started = match d.state {
+        let state = d.state;
+        if unconfirmed || matches!(state, State::Init | State::AddrResolved) {
+            e.pending.or_default(id).asker = Some(asker.client);
+        }
+        let started = match state {
             _ if unconfirmed => self.confirm(now, ep, id, source.as_ref()),
             State::Init => self.start(now, ep, id, source.as_ref()),
             State::AddrResolved => {
