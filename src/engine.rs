@@ -182,7 +182,7 @@ impl Engine {
         let mut unwanted = Vec::new();
         let waiters = &mut self.waiters;
         for (e, ep) in self.eps.iter_mut().zip((0..).map(EpId)) {
-            for (dest, p) in &mut e.pending {
+            for (dest, p) in e.pending.iter_mut() {
                 let before = p.waiters.len();
                 p.waiters.retain(|w| !w.client().is_some_and(|c| waiters.is_gone(c) && !waiters.end(c)));
                 if p.waiters.is_empty() && before != 0 {

@@ -261,3 +261,63 @@ fn an_sa_that_moves_all_the_time_does_not_make_a_question_endless() {
     }
     assert!(now >= Time(2_000_000));
 }
+
+#[test]
+fn clients_have_turns_and_leave_places_for_others() {
+    let (mut c, mut rng) = client(8);
+    for i in 1..=100u8 {
+        c.submit(Time(0), A, u32::from(i), question(i)).unwrap();
+    }
+    let mut mads: Vec<SaMad> = std::iter::from_fn(|| c.next_to_send(Time(0)).map(|m| m.1)).collect();
+    assert_eq!(mads.len(), 7, "one place is for somebody else");
+    assert!(c.next_deadline() > Time(0));
+    let other = Cause::client(2);
+    c.submit(Time(0), other, 200, question(200)).unwrap();
+    let (_, mad) = c.next_to_send(Time(0)).expect("the place that was left");
+    assert_eq!(c.received(Time(1), 0, &answer(&mad, 0), &mut rng).unwrap().who, 200);
+    // what is asked already waits for whoever wants it first
+    let last = c.submit(Time(1), A, 201, question(201)).unwrap();
+    c.join(other, last);
+    let (_, mad) = c.next_to_send(Time(1)).unwrap();
+    assert_eq!(mad.path().dgid(), Gid([201; 16]));
+    assert!(c.received(Time(1), 0, &answer(&mads.remove(0), sa::STATUS_BUSY), &mut rng).is_none());
+    assert_eq!(c.len(), 101);
+    c.resend_all(Time(2));
+    assert_eq!(c.len(), 101);
+    c.abandon(A, |who| who % 2 == 0);
+    let mut asked = Vec::new();
+    while let Some((_, mad)) = c.next_to_send(Time(3)) {
+        asked.push(c.received(Time(3), 0, &answer(&mad, 0), &mut rng).unwrap().who);
+    }
+    asked.sort_unstable();
+    assert_eq!(asked, (1..=99).step_by(2).chain([201]).collect::<Vec<_>>(), "what is wanted by others too");
+    assert!(c.is_empty() && c.asked(A) == 0 && c.asked(other) == 0);
+}
+
+#[test]
+fn what_nobody_waits_for_has_a_turn_now_and_then() {
+    let (mut c, mut rng) = client(1);
+    c.submit_idle(Time(0), 1000, question(250)).unwrap();
+    for i in 0..200 {
+        c.submit(Time(100), A, i, question(1)).unwrap();
+    }
+    let order: Vec<u32> = std::iter::from_fn(|| {
+        let (_, mad) = c.next_to_send(Time(101))?;
+        Some(c.received(Time(101), 0, &answer(&mad, 0), &mut rng)?.who)
+    })
+    .collect();
+    assert_eq!(order.iter().position(|who| *who == 1000), Some(32));
+}
+
+#[test]
+fn a_question_of_peers_that_a_client_wants_too_stays_one() {
+    let (mut c, mut rng) = client(1);
+    c.submit_for_peers(Time(0), 1, question(1), 10).unwrap();
+    let (_, mad) = c.next_to_send(Time(0)).unwrap();
+    assert_eq!(c.promote(Time(0), A, |who| *who == 1), None, "it is on its way");
+    assert_eq!(c.asked(A), 1);
+    assert!(c.received(Time(1), 0, &answer(&mad, sa::STATUS_BUSY), &mut rng).is_none());
+    let (_, mad) = c.next_to_send(c.next_deadline()).expect("it is asked again");
+    assert_eq!(c.received(Time(1), 0, &answer(&mad, 0), &mut rng).unwrap().who, 1);
+    assert_eq!((c.asked(A), c.is_empty()), (0, true));
+}

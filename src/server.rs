@@ -26,10 +26,9 @@ use crate::{sock, token};
 
 /// Clients that one call of [`Server::run_pending`] serves.
 pub const CLIENTS_PER_TURN: usize = 256;
-/// Requests that the service may have from all clients together. Of those that are still free each client may have one in
-/// [`SHARES`] under way, and one in any case: who has many is not read until there are fewer, so that there is always room
-/// for others.
-const MAX_ACTIVE: usize = 16_384;
+/// Requests that clients may have under way together, and one each beside. Of those that are still free each client may have
+/// one in [`SHARES`]: who has more is not read until there are fewer, so that there is always room for others.
+const MAX_ACTIVE: usize = 12_288;
 const SHARES: usize = 16;
 /// Clocks that one call of [`Server::on_time`] lets run out.
 const TIMERS_PER_TURN: usize = 1024;

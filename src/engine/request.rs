@@ -21,15 +21,13 @@ use crate::cache::{DestId, Origin, State};
 use crate::keyed::SipKey;
 use crate::table::Table;
 use crate::time::Time;
+use crate::turns::Cause;
 
 /// Source choices that are remembered.
 const MAX_ROUTES: usize = 65_536;
 
-/// Look-ups under way, beside which none is started that nobody waits for.
+/// Look-ups under way that nobody waits for, beside which no other such is started.
 const CROWD: usize = 1024;
-/// The same for a client that has but a few of them.
-const CROWD_OF_ALL: usize = 4 * CROWD;
-const FEW: usize = 64;
 
 /// What became of a request.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -269,15 +267,12 @@ impl Engine {
         self.lookup(now, ep, id, &dest, None, nodelay, Asker { client, tid, source: None, request: None }, out)
     }
 
-    /// Whether so much is being asked that look-ups which nobody waits for are not started: there is no end to how many
-    /// of them a client can make, and those that somebody waits for would queue behind them.
-    fn is_crowded(&self, ep: EpId, client: ClientId) -> bool {
+    /// Whether so much is being asked that nobody waits for that no more of it is started: there is no end to how many such
+    /// look-ups a client can make.
+    fn is_crowded(&self, ep: EpId) -> bool {
         let e = &self.eps[ep.0 as usize];
-        let (sa, cause) = (&self.ports[e.port.0 as usize].sa, client.cause());
-        let most = (e.arp.len() + e.await_group.len()).max(sa.len());
-        // one client's share, and what all together may have: they come and go
-        let few = e.arp.opened(cause) + sa.asked(cause) < FEW;
-        most >= if few { CROWD_OF_ALL } else { CROWD }
+        let (sa, nobody) = (&self.ports[e.port.0 as usize].sa, Cause::NOBODY);
+        e.arp.opened(nobody) + sa.asked(nobody) + e.await_group.len() >= CROWD
     }
 
     /// Answers from the cache, or starts what is needed and lets the client wait.
@@ -301,7 +296,7 @@ impl Engine {
             return self.ask_by_address(now, ep, asker.client, r, source.as_ref(), asker.source.as_ref());
         }
         let known = self.preloaded_dest(now, ep, known, dest);
-        let crowded = known.is_none() && nodelay && self.is_crowded(ep, asker.client);
+        let crowded = known.is_none() && nodelay && self.is_crowded(ep);
         let e = &mut self.eps[ep.0 as usize];
         let id = match known {
             Some(id) => id,
@@ -334,7 +329,7 @@ impl Engine {
         }
         let state = d.state;
         if unconfirmed || matches!(state, State::Init | State::AddrResolved) {
-            e.pending.or_default(id).asker = Some(asker.client);
+            e.pending.or_default(id).asker = (!nodelay).then_some(asker.client);
         }
         let started = match state {
             _ if unconfirmed => self.confirm(now, ep, id, source.as_ref()),
