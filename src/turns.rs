@@ -159,13 +159,7 @@ impl Turns {
         Some(next)
     }
 
-    fn next_of(
-        &mut self,
-        fresh: bool,
-        low: bool,
-        free: usize,
-        wanted: &impl Fn(u64) -> bool,
-    ) -> Option<(u64, Cause)> {
+    fn next_of(&mut self, fresh: bool, low: bool, free: usize, wanted: &impl Fn(u64) -> bool) -> Option<(u64, Cause)> {
         // nobody else was passed over for it
         let alone = self.ring.is_empty();
         let ring = if fresh { &mut self.fresh } else { &mut self.ring };

@@ -229,7 +229,8 @@ fn a_peer_without_a_question_left_has_its_response_and_its_turn_later() {
 fn datagrams_that_mean_nothing_are_dropped_and_counted() {
     let mut net = Net::new(3, &Config::default());
     net.ask(0, &[from(0), to(1)], 5 * MS).unwrap();
-    let (response, sent) = (net.sent.iter().rev().find(|s| s.0 == 1).expect("host 1 responded").1.clone(), net.sent.len());
+    let (response, sent) =
+        (net.sent.iter().rev().find(|s| s.0 == 1).expect("host 1 responded").1.clone(), net.sent.len());
     let rx = |host: usize, dgid| Rx { sgid: gid(host), dgid, slid: 10 + host as u16, src_qp: 0x666, dlid_path_bits: 0 };
     let group = group_gid(0xffff, 3, 4);
     let kind = ip_kind() as u8;

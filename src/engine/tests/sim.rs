@@ -260,6 +260,7 @@ impl Net {
     }
 
     /// The same for a client that asks more than once.
+    #[allow(dead_code, reason = "no test with IPv6 addresses has one")]
     pub fn start_as(&mut self, host: usize, client: u64, entries: &[Entry]) -> u64 {
         self.seq += 1;
         let id = self.seq;
@@ -269,6 +270,7 @@ impl Net {
     }
 
     /// Such a client leaves.
+    #[allow(dead_code, reason = "likewise")]
     pub fn leave(&mut self, host: usize, client: u64) {
         self.hosts[host].engine.client_gone(ClientId(STAYS + client));
     }

@@ -166,7 +166,8 @@ fn nobody_takes_an_own_address_away() {
     assert_eq!(net.hosts[0].engine.dropped(), 1);
     assert_eq!(path(&net.ask(0, &[from(0), to(0)], 0).unwrap()).dgid(), gid(0));
     net.run(MS);
-    let said = |net: &Net| net.log.iter().filter(|(level, text)| *level == 1 && text.contains("says that it has")).count();
+    let said =
+        |net: &Net| net.log.iter().filter(|(level, text)| *level == 1 && text.contains("says that it has")).count();
     assert_eq!(said(&net), 1, "{:?}", net.log);
     // who has another port of this host is no liar
     net.hosts[0].engine.datagram(net.now, EP, &rx(gid(0), group_gid(0xffff, 3, 4)), &claim(&own));
