@@ -123,6 +123,7 @@ pub struct Cache {
     oldest: u32,
     learned: usize,
     capacity: usize,
+    evicted: u64,
 }
 
 impl Cache {
@@ -137,15 +138,14 @@ impl Cache {
             oldest: NONE,
             learned: 0,
             capacity,
+            evicted: 0,
         }
     }
 
     /// Changes how many learned entries there may be; where there are more, those longest unused go.
     pub fn set_capacity(&mut self, capacity: usize) {
         self.capacity = capacity;
-        while self.learned > capacity && self.oldest != NONE {
-            self.remove(self.id(self.oldest));
-        }
+        while self.learned > capacity && self.evict() {}
     }
 
     /// Number of entries.
@@ -198,8 +198,7 @@ impl Cache {
     pub fn insert(&mut self, addr: &Addr, origin: Origin, cold: bool) -> Option<DestId> {
         if origin == Origin::Learned {
             if self.learned >= self.capacity {
-                let oldest = (self.oldest != NONE).then_some(self.oldest)?;
-                self.remove(self.id(oldest));
+                self.evict().then_some(())?;
             }
             self.learned += 1;
         }
@@ -244,6 +243,21 @@ impl Cache {
         Some(self.id(index))
     }
 
+    /// Takes out the longest unused of those that may go; false if there is none.
+    fn evict(&mut self) -> bool {
+        let any = self.oldest != NONE;
+        if any {
+            self.remove(self.id(self.oldest));
+            self.evicted += 1;
+        }
+        any
+    }
+
+    /// How many entries have gone to make room.
+    pub fn evicted(&self) -> u64 {
+        self.evicted
+    }
+
     /// Takes the entry out.
     pub fn remove(&mut self, id: DestId) {
         let Some(d) = self.get(id) else { return };
@@ -283,8 +297,8 @@ impl Cache {
         if self.get(id).is_none_or(|d| d.origin != Origin::Preloaded) {
             return;
         }
-        if self.learned >= self.capacity && self.oldest != NONE {
-            self.remove(self.id(self.oldest));
+        if self.learned >= self.capacity {
+            self.evict();
         }
         self.learned += 1;
         let Some(d) = self.get_mut(id) else { return };
@@ -363,8 +377,9 @@ mod tests {
         let mut c = cache(3);
         let ids: Vec<_> = (1..=3).map(|l| learn(&mut c, l)).collect();
         c.touch(ids[0]);
+        assert_eq!(c.evicted(), 0);
         learn(&mut c, 4);
-        assert_eq!(c.find(&Addr::lid(2)), None);
+        assert_eq!((c.find(&Addr::lid(2)), c.evicted()), (None, 1));
         assert!(c.get(ids[1]).is_none());
         assert_eq!(c.find(&Addr::lid(1)), Some(ids[0]));
         assert_eq!(c.len(), 3);

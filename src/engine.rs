@@ -27,6 +27,7 @@ mod refresh;
 mod request;
 mod resolve;
 mod standing;
+mod tally;
 mod timers;
 mod waiters;
 
@@ -41,10 +42,11 @@ pub use plugged::{AskId, Call, MESSAGE, MadToken, Plugged, PluggedAddr, PluggedE
 pub use ports::PortInfo;
 pub use query::BUILTIN;
 pub use request::{Outcome, RouteLookup, Unroutable};
+pub use tally::EndpointTally;
 
 use std::collections::VecDeque;
 
-use ibacm_wire::client::{COUNTERS, Counter, MORE, More, Status};
+use ibacm_wire::client::{COUNTERS, MORE};
 
 use crate::keyed::{Rng, SipKey};
 use crate::preload::Preload;
@@ -80,7 +82,6 @@ pub struct Engine {
     more: [u64; MORE],
     /// Questions to the kernel's neighbour table, which are told apart by their number.
     asked_neighbours: u64,
-    dropped: u64,
     waiters: Waiters,
     moved: announce::Moved,
     /// When something is to be said of how ports are.
@@ -109,7 +110,6 @@ impl Engine {
             counters: [0; COUNTERS],
             more: [0; MORE],
             asked_neighbours: 0,
-            dropped: 0,
             waiters: Waiters::default(),
             moved: announce::Moved::default(),
             tell_at: Time::NEVER,
@@ -191,38 +191,6 @@ impl Engine {
             }
         }
         unwanted.into_iter().for_each(|(ep, dest)| self.give_up(ep, dest));
-    }
-
-    /// The totals, in the order of [`Counter`].
-    pub fn counters(&self) -> &[u64; COUNTERS] {
-        &self.counters
-    }
-
-    /// Datagrams that were dropped as malformed, contradictory or answers to nothing, and providers' answers to nothing.
-    pub fn dropped(&self) -> u64 {
-        self.dropped
-    }
-
-    fn count(&mut self, ep: Option<EpId>, counter: Counter) {
-        self.counters[counter as usize] += 1;
-        if let Some(e) = ep.and_then(|ep| self.eps.get_mut(ep.0 as usize)) {
-            e.counters[counter as usize] += 1;
-        }
-    }
-
-    fn count_more(&mut self, ep: EpId, counter: More) {
-        self.more[counter as usize] += 1;
-        if let Some(e) = self.eps.get_mut(ep.0 as usize) {
-            e.more[counter as usize] += 1;
-        }
-    }
-
-    fn count_status(&mut self, ep: Option<EpId>, status: Status) {
-        match status {
-            Status::Success => {}
-            Status::Enodata => self.count(ep, Counter::Nodata),
-            _ => self.count(ep, Counter::Error),
-        }
     }
 
     fn log(&mut self, level: u8, text: impl FnOnce() -> String) {

@@ -20,6 +20,7 @@ use crate::engine::{self, Engine, EpId, NeighbourToken, PortId, RouteLookup, Sys
 use crate::lifecycle::Signals;
 use crate::log;
 use crate::map::Map;
+use crate::metrics::io::MetricsFile;
 use crate::neighbours::Neighbours;
 use crate::options::{Options, ServerMode};
 use crate::preload;
@@ -41,6 +42,8 @@ mod devices;
 mod kernel;
 #[path = "evloop_manager.rs"]
 mod manager;
+#[path = "evloop_metrics.rs"]
+mod metrics;
 #[path = "evloop_neighbours.rs"]
 mod neighbours;
 #[path = "evloop_providers.rs"]
@@ -90,6 +93,7 @@ pub struct Daemon {
     neighbour_events: NeighbourEvents,
     providers: providers::Providers,
     preload: preload::io::Source,
+    metrics: MetricsFile,
     signals: Signals,
     depths: Depths,
     /// Open devices; places keep their number, which tokens hold.
@@ -200,6 +204,7 @@ impl Daemon {
             neighbour_events: NeighbourEvents::default(),
             providers: providers::Providers::default(),
             preload: preload::io::Source::default(),
+            metrics: MetricsFile::default(),
             signals,
             depths,
             devices: Vec::new(),
@@ -257,6 +262,7 @@ impl Daemon {
             }
             self.now = self.clock();
             self.count_for_providers();
+            self.observe();
             for event in &events {
                 let ready = Ready::from(event);
                 self.dispatch(event.token(), ready);
@@ -290,7 +296,7 @@ impl Daemon {
         next = next.min(self.neighbours.next_deadline());
         next = next.min(self.lost.front().map_or(Time::NEVER, |l| l.until));
         next = next.min(self.reopen.iter().map(|r| r.0).min().unwrap_or(Time::NEVER));
-        next = next.min(self.manager.next_deadline());
+        next = next.min(self.manager.next_deadline()).min(self.metrics.next_deadline());
         next = next.min(self.stop_at.unwrap_or(Time::NEVER)).min(self.settle_at);
         if let Some(due) = log::on_time(Instant::now()) {
             next = next.min(Time(0).plus(due.saturating_duration_since(self.start)));
@@ -364,6 +370,7 @@ impl Daemon {
         self.reopen_endpoints();
         self.do_actions();
         self.manager_turn();
+        self.metrics_turn();
     }
 
     fn take_addresses(&mut self) {

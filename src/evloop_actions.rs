@@ -196,7 +196,7 @@ impl Daemon {
         let endpoint = self.endpoints.get_mut(&ep)?;
         let polled = endpoint.poll(budget, |completion| match completion {
             Completion::Recv(r) => {
-                let Some(grh) = &r.grh else { return };
+                let Some(grh) = &r.grh else { return engine.datagram_lost(ep) };
                 let rx = Rx {
                     sgid: Gid(grh.sgid()),
                     dgid: Gid(grh.dgid()),
@@ -213,6 +213,10 @@ impl Daemon {
                 engine.sent(now, ep, token, ok);
             }
             Completion::RecvError { status } => {
+                // a queue that goes down gives back what it had for datagrams
+                if status != crate::ffi::IBV_WC_WR_FLUSH_ERR {
+                    engine.datagram_lost(ep);
+                }
                 crate::log_limited!(1, "a receive failed: completion status {status}");
             }
         });

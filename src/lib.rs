@@ -23,6 +23,7 @@ mod listen;
 pub mod local_service;
 pub mod log;
 pub mod map;
+pub mod metrics;
 mod neighbours;
 mod netlink;
 pub mod options;

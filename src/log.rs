@@ -26,7 +26,7 @@ use line::Line;
 use sink::Sink;
 use std::fmt;
 use std::hash::{BuildHasher, Hash, RandomState};
-use std::sync::atomic::{AtomicBool, AtomicU8, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, Ordering};
 use std::sync::{LazyLock, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -41,6 +41,10 @@ pub const LIMIT: u32 = 10;
 static LEVELS: AtomicU8 = AtomicU8::new(1);
 /// Whether [`on_time`] may have something to do.
 static OWES: AtomicBool = AtomicBool::new(false);
+/// Lines left out because their cause had written too many, since the start.
+static SUPPRESSED: AtomicU64 = AtomicU64::new(0);
+/// Lines that the target did not take, since the start.
+static LOST: AtomicU64 = AtomicU64::new(0);
 static LOGGER: Mutex<Logger> = Mutex::new(Logger::new());
 /// Keys the hash of the causes: their text may be of a stranger's choosing.
 static HASHER: LazyLock<RandomState> = LazyLock::new(RandomState::new);
@@ -66,6 +70,7 @@ impl Logger {
         }
         if self.sink.write(level, Line::new(source, text)).is_err() {
             self.lost = self.lost.saturating_add(1);
+            LOST.fetch_add(1, Ordering::Relaxed);
         }
         OWES.store(true, Ordering::Relaxed);
     }
@@ -147,7 +152,10 @@ pub fn write_foreign(level: u8, text: &[u8]) {
 pub fn write_limited(level: u8, source: &str, site: &'static str, key: impl Hash, text: fmt::Arguments<'_>) {
     let mut logger = logger();
     match logger.limiter.check(HASHER.hash_one((site, key)), LIMIT, Instant::now(), || cut(text)) {
-        Verdict::Drop => OWES.store(true, Ordering::Relaxed),
+        Verdict::Drop => {
+            SUPPRESSED.fetch_add(1, Ordering::Relaxed);
+            OWES.store(true, Ordering::Relaxed);
+        }
         Verdict::Write { suppressed } => {
             if let Some(suppressed) = suppressed {
                 say_suppressed(&mut logger, &suppressed);
@@ -155,6 +163,11 @@ pub fn write_limited(level: u8, source: &str, site: &'static str, key: impl Hash
             logger.put(level, short(source), text);
         }
     }
+}
+
+/// Lines that were left out because their cause had written too many, and that the target did not take.
+pub fn left_out() -> (u64, u64) {
+    (SUPPRESSED.load(Ordering::Relaxed), LOST.load(Ordering::Relaxed))
 }
 
 /// Does what is due: says how many lines were left out, for causes that have been quiet since, and sends lines that wait

@@ -116,11 +116,12 @@ pub struct Neighbours<T> {
     waiting: VecDeque<Question<T>>,
     /// When the kernel has given up what nobody waits for any more.
     left: Vec<Time>,
+    refused: u64,
 }
 
 impl<T> Default for Neighbours<T> {
     fn default() -> Neighbours<T> {
-        Neighbours { open: Vec::new(), waiting: VecDeque::new(), left: Vec::new() }
+        Neighbours { open: Vec::new(), waiting: VecDeque::new(), left: Vec::new(), refused: 0 }
     }
 }
 
@@ -149,9 +150,15 @@ impl<T> Neighbours<T> {
         } else if self.waiting.len() < MAX_WAITING {
             self.waiting.push_back(q);
         } else {
+            self.refused += 1;
             return Some((q.token, None));
         }
         None
+    }
+
+    /// Questions that were not asked because too many waited.
+    pub fn refused(&self) -> u64 {
+        self.refused
     }
 
     /// Whether the kernel may be made to look for one more.

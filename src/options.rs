@@ -194,6 +194,10 @@ pub struct Options {
     pub max_destinations: u32,
     /// Milliseconds for which a destination that did not answer is answered for at once; 0: ask each time.
     pub negative_cache: u32,
+    /// Where the service's numbers are written to, for Prometheus; `None`: nowhere.
+    pub metrics_file: Option<PathBuf>,
+    /// How often, in seconds.
+    pub metrics_interval: u32,
     /// Without InfiniBand hardware, stay and wait for it instead of exiting.
     pub wait_for_device: bool,
 }
@@ -236,6 +240,8 @@ impl Default for Options {
             addr_data_file: Path::new(dirs::CONF).join("ibacm_hosts.data"),
             max_destinations: 65_536,
             negative_cache: 0,
+            metrics_file: None,
+            metrics_interval: 15,
             wait_for_device: false,
         }
     }

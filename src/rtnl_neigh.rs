@@ -141,9 +141,15 @@ impl Table for KernelTable {
 pub struct NeighbourEvents {
     fd: Option<OwnedFd>,
     buffer: Vec<u8>,
+    overruns: u64,
 }
 
 impl NeighbourEvents {
+    /// Times that news were lost.
+    pub fn overruns(&self) -> u64 {
+        self.overruns
+    }
+
     /// Begins to listen, unless that has begun.
     ///
     /// # Errors
@@ -169,7 +175,10 @@ impl NeighbourEvents {
             let received = match rtnl_sock::receive(fd, &mut self.buffer) {
                 Ok(received) => received,
                 Err(e) if e.kind() == io::ErrorKind::WouldBlock => return false,
-                Err(e) if e.raw_os_error() == Some(libc::ENOBUFS) => continue,
+                Err(e) if e.raw_os_error() == Some(libc::ENOBUFS) => {
+                    self.overruns += 1;
+                    continue;
+                }
                 Err(e) => {
                     log_limited!(1, "news of neighbours cannot be read: {e}");
                     return false;

@@ -326,19 +326,23 @@ impl<P> SaClient<P> {
         Some((tid, mad))
     }
 
+    /// Whether a MAD from the fabric answers an open question, for better or worse.
+    pub fn is_answer(&self, mad: &SaMad) -> bool {
+        mad.is_sa() && mad.method() & sa::METHOD_RESP != 0 && self.open.contains_key(&(mad.tid() as u32))
+    }
+
     /// A MAD came back: `umad_status` 0 with an answer, else why the kernel gave the question back (an errno).
     /// `None`: it belongs to no open question, or is asked again by itself.
     pub fn received(&mut self, now: Time, umad_status: u32, mad: &SaMad, rng: &mut Rng) -> Option<Answer<P>> {
         let tid = mad.tid() as u32;
-        let open = self.open.get(&tid)?;
         if umad_status != 0 {
             let who = self.take_open(tid)?.who;
             return Some(Answer { who, result: Err(SaError::Timeout) });
         }
-        if !mad.is_sa() || mad.method() & sa::METHOD_RESP == 0 {
+        if !self.is_answer(mad) {
             return None;
         }
-        let result = check(&open.ask, mad);
+        let result = check(&self.open.get(&tid)?.ask, mad);
         let mut request = self.take_open(tid)?;
         self.pace.answered(now, (!request.late).then(|| request.since.until(now)));
         let busy = result == Err(SaError::Status(sa::STATUS_BUSY));

@@ -85,6 +85,7 @@ impl Service {
             match self.daemon.run()? {
                 Pause::End => {
                     self.daemon.stop_providers();
+                    self.daemon.last_metrics();
                     return Ok(());
                 }
                 Pause::Reload => self.reload(),
@@ -168,6 +169,7 @@ fn begin(files: &Files, systemd: Option<&mut Environment>) -> Result<Service, St
     daemon.engine().set_names(entries.into_iter().map(local_name).collect());
     serve_kernel(daemon, sockets.netlink);
     listen(daemon, options, managed, sockets.stream)?;
+    daemon.set_metrics(options.metrics_file.as_deref(), options.metrics_interval);
     Ok(service)
 }
 

@@ -68,6 +68,7 @@ impl Service {
         crate::umad::set_debug_level(i32::from(options.umad_debug_level));
         self.daemon.set_depths(Depths { recv: options.recv_depth as usize, send: have });
         self.daemon.configure(config(&options));
+        self.daemon.set_metrics(options.metrics_file.as_deref(), options.metrics_interval);
         self.daemon.preload_again(Source::new(&options));
         log_changes(&self.options, &options);
         self.options = options;
@@ -167,7 +168,7 @@ mod tests {
             acme_plus_kernel_only yes\nprovider_lib_path /p\nbuiltin_provider no\nprovider_timeout 9\nsupport_ips_in_addr_cfg yes\naddr_timeout 1\nroute_prot acm\n\
             route_timeout 1\nloopback_prot none\ntimeout 1\nretries 1\nresolve_depth 9\nsa_depth 9\nsend_depth 9\n\
             recv_depth 9\nmin_mtu 256\nmin_rate 5\nroute_preload opensm_full_v1\nroute_data_file /r\naddr_preload acm_hosts\n\
-            addr_data_file /a\nmax_destinations 99\nmulticast_groups 9\nnegative_cache 9\nwait_for_device yes\nprovider x default\nprovider y 1\n";
+            addr_data_file /a\nmax_destinations 99\nmulticast_groups 9\nnegative_cache 9\nmetrics_file /m\nmetrics_interval 9\nwait_for_device yes\nprovider x default\nprovider y 1\n";
         let (read, findings) = parse(all.as_bytes(), "f");
         assert!(findings.is_empty(), "{findings:?}");
         let old = Options::default();

@@ -21,7 +21,9 @@ use std::time::{Duration, Instant};
 use ibacm::options::{self, Options};
 use ibacm::{dirs, rates};
 use ibacm_wire::datagram::group_gid;
-use libibacm::{ACME_PORT_FILE, Address, Client, Endpoint, Error, Path, Reply, Request, Scope, Status, Violation};
+use libibacm::{
+    ACME_PORT_FILE, Address, Client, Endpoint, Error, More, Path, Reply, Request, Scope, Status, Violation,
+};
 
 use arguments::{Arguments, Command};
 use ask::{Line, Question};
@@ -237,7 +239,7 @@ fn look_for_notices(report: &mut Report, client: &Client, endpoints: &[Endpoint]
         let Some(port) = service::port_of(endpoint, ports).map(Port::name).filter(|name| !seen.contains(name)) else {
             continue;
         };
-        let subscribed = client.counters(Scope::Endpoint(number)).ok().and_then(|c| c.notices_subscribed);
+        let subscribed = client.counters(Scope::Endpoint(number)).ok().and_then(|c| c.more(More::NoticesSubscribed));
         report.add_all(subscribed.map(|n| service::notices(&port, n > 0)));
         seen.push(port);
     }

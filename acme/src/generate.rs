@@ -24,7 +24,7 @@ const OPTIONS_HEAD: &str = "\
 # A line is a name and a value. Those that begin with '#' are not in force, and show what holds then.
 ";
 /// Their defaults may become better with another version, so that they are not fixed here.
-const NOT_FIXED: [&str; 15] = [
+const NOT_FIXED: [&str; 17] = [
     "addr_fallback",
     "multicast_groups",
     "resolve_depth",
@@ -33,6 +33,8 @@ const NOT_FIXED: [&str; 15] = [
     "recv_depth",
     "max_destinations",
     "negative_cache",
+    "metrics_file",
+    "metrics_interval",
     "wait_for_device",
     "support_ips_in_addr_cfg",
     "provider_lib_path",

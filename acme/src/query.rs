@@ -2,7 +2,8 @@
 
 use std::net::IpAddr;
 
-use libibacm::{Address, Client, Counters, Error, Reply, Request, Scope, Status, Violation};
+use ibacm_wire::client::ROWS;
+use libibacm::{Address, Client, Counters, Error, Kind, Reply, Request, Row, Scope, Status, Violation};
 
 use crate::address;
 use crate::cli::{Format, Options, Perf};
@@ -13,29 +14,6 @@ use crate::out::Out;
 use crate::provider::SOON;
 use crate::say;
 use crate::scope::Interfaces;
-
-/// The counters by the names that are printed and by those in documents, in the service's order.
-fn named(c: &Counters) -> [(&'static str, &'static str, u64); 7] {
-    [
-        ("Error Count", "error_count", c.error),
-        ("Resolve Count", "resolve", c.resolve),
-        ("No Data", "no_data", c.nodata),
-        ("Addr Query Count", "addr_query", c.addr_query),
-        ("Addr Cache Count", "addr_cache", c.addr_cache),
-        ("Route Query Count", "route_query", c.route_query),
-        ("Route Cache Count", "route_cache", c.route_cache),
-    ]
-}
-
-/// Those that not every service has, likewise.
-fn more(c: &Counters) -> [(&'static str, &'static str, Option<u64>); 4] {
-    [
-        ("Addr Neighbour", "addr_neighbour", c.addr_neighbour),
-        ("Addr Link Local", "addr_link_local", c.addr_link_local),
-        ("Addr Preload", "addr_preload", c.addr_preload),
-        ("Notices Subscribed", "notices_subscribed", c.notices_subscribed),
-    ]
-}
 
 /// Headings, which are printed once however many services are asked.
 #[derive(Default)]
@@ -194,24 +172,25 @@ fn one(
             return Err(fault);
         }
     };
-    let mut counters = named(&found).to_vec();
-    if options.all_counters {
-        counters.extend(more(&found).iter().filter_map(|(title, key, value)| Some((*title, *key, (*value)?))));
-    }
+    // What the service counts as a whole is nothing of an endpoint's.
+    let of_endpoint = endpoint.is_some() || perf == Perf::Address;
+    let known =
+        |(row, value): (&'static Row, Option<u64>)| (row, value.filter(|_| !of_endpoint || row.kind != Kind::Service));
+    let rows = found.rows().take(if options.all_counters { usize::MAX } else { ROWS.len() }).map(known);
+    let counters: Vec<(&str, u64)> = rows.filter_map(|(row, value)| Some((row.title, value?))).collect();
     if perf == Perf::Column {
         say!(out, "{name}");
-        counters.iter().for_each(|(title, _, value)| say!(out, "{title} : {value}"));
+        counters.iter().for_each(|(title, value)| say!(out, "{title} : {value}"));
     } else {
-        let row = |cell: &dyn Fn(&(&str, &str, u64)) -> String| counters.iter().map(cell).collect::<Vec<_>>().join(",");
+        let row = |cell: &dyn Fn(&(&str, u64)) -> String| counters.iter().map(cell).collect::<Vec<_>>().join(",");
         if !labels.counters {
             say!(out, "svc,{}", row(&|c| c.0.to_owned()));
             labels.counters = true;
         }
-        say!(out, "{name},{}", row(&|c| c.2.to_string()));
+        say!(out, "{name},{}", row(&|c| c.1.to_string()));
     }
     let mut members = vec![("endpoint", endpoint.into())];
-    members.extend(named(&found).iter().map(|(_, key, value)| (*key, Json::Number(*value))));
-    members.extend(more(&found).iter().map(|(_, key, value)| (*key, (*value).into())));
+    members.extend(found.rows().map(known).map(|(row, value)| (row.key, value.into())));
     list.push(Json::Object(members));
     Ok(Outcome::GOOD)
 }
@@ -245,6 +224,24 @@ fn source_address(out: &mut Out, options: &Options) -> Result<Address, Fault> {
             say!(out, "Unsupported src_type {}", if other == Format::Gid { b'g' } else { b'l' });
             let why = format!("'{text}' is no address that counters can be asked for");
             Err(Fault::local(libc::EINVAL, &why, "-s takes an IP address, or with -f n a name"))
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use ibacm_wire::client::{MORE_ROWS, ROWS};
+
+    #[test]
+    fn every_counter_is_in_the_manual_the_schema_and_its_description() {
+        let manual = include_str!("../../pkg/man/ib_acme.1").replace("\\&", "");
+        let schema = include_str!("../../docs/ib_acme.schema.json");
+        let description = include_str!("../../docs/ib_acme-json.md");
+        for row in ROWS.iter().chain(&MORE_ROWS) {
+            assert!(manual.contains(&format!("\n.It {}\n", row.title)), "{} is not in the manual", row.title);
+            // as one that has to be there, and as what it is
+            assert_eq!(schema.matches(&format!("\"{}\"", row.key)).count(), 2, "{} in the schema", row.key);
+            assert!(description.contains(&format!("`{}`", row.key)), "{} is not described", row.key);
         }
     }
 }

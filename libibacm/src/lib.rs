@@ -30,7 +30,7 @@ mod target;
 
 pub use client::Client;
 pub use error::{During, Error, Violation, status_text};
-pub use ibacm_wire::client::Status;
+pub use ibacm_wire::client::{Kind, More, Row, Status};
 pub use ibacm_wire::{Gid, PathRecord};
 pub use message::{Address, Counters, Endpoint, Path, Reply, Request, Scope};
 pub use name::Name;

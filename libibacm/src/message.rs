@@ -5,8 +5,8 @@ use std::net::IpAddr;
 
 use ibacm_wire::client::{
     COUNTERS, ENTRY_LEN, EP_CONFIG_LEN, EP_FLAG_DEST, EP_FLAG_SOURCE, Entry, FLAG_NODELAY, FLAG_QUERY_SA, HDR_LEN,
-    Header, MAX_ADDRESS, MAX_PROV_NAME, More, OP_ACK, OP_EP_QUERY, OP_MASK, OP_PERF_QUERY, OP_RESOLVE, PERF_MORE,
-    TYPE_IP, TYPE_IP6, TYPE_NAME, TYPE_PATH, VERSION,
+    Header, MAX_ADDRESS, MAX_PROV_NAME, MORE, MORE_ROWS, More, OP_ACK, OP_EP_QUERY, OP_MASK, OP_PERF_QUERY, OP_RESOLVE,
+    PERF_MORE, ROWS, Row, TYPE_IP, TYPE_IP6, TYPE_NAME, TYPE_PATH, VERSION,
 };
 use ibacm_wire::{Gid, PathRecord};
 
@@ -123,7 +123,7 @@ pub struct Path {
 }
 
 /// What the service counts.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+#[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Counters {
     /// Failures other than "no data".
     pub error: u64,
@@ -139,16 +139,23 @@ pub struct Counters {
     pub route_query: u64,
     /// Requests answered from the cache.
     pub route_cache: u64,
-    /// Addresses that the kernel's neighbour table answered, because nobody did over multicast; `None`, like the two
-    /// that follow, from a service that does not count them.
-    pub addr_neighbour: Option<u64>,
-    /// IPv6 link-local addresses that were answered by the port GUID in them, for the same reason.
-    pub addr_link_local: Option<u64>,
-    /// Addresses taken from the file of addresses that the service has read.
-    pub addr_preload: Option<u64>,
-    /// How many ports of the service the subnet administrator tells what changes (its notices); of an endpoint 1 if its
-    /// port is one of them. It is how things are at the moment, and does not grow.
-    pub notices_subscribed: Option<u64>,
+    /// In the order of [`More`]; what the service does not count is missing at the end.
+    more: Vec<u64>,
+}
+
+impl Counters {
+    /// One of those that not every service has; `None` from one that does not count it. Of an endpoint those are 0 that
+    /// are the service's ([`Kind::Service`](crate::Kind)).
+    pub fn more(&self, counter: More) -> Option<u64> {
+        self.more.get(counter as usize).copied()
+    }
+
+    /// All of them with the names under which they are shown, in the service's order.
+    pub fn rows(&self) -> impl Iterator<Item = (&'static Row, Option<u64>)> {
+        let c = self;
+        let seven = [c.error, c.resolve, c.nodata, c.addr_query, c.addr_cache, c.route_query, c.route_cache];
+        ROWS.iter().chain(&MORE_ROWS).zip(seven.map(Some).into_iter().chain((0..MORE).map(|i| c.more.get(i).copied())))
+    }
 }
 
 /// An endpoint of the service.
@@ -325,7 +332,6 @@ fn counters(header: &Header, reply: &[u8]) -> Result<Counters, Violation> {
         bytes.map(|b| u64::from_be_bytes(*b))
     };
     let at = |i: usize| known(i).unwrap_or_default();
-    let more = |i: More| known(COUNTERS + i as usize);
     Ok(Counters {
         error: at(0),
         resolve: at(1),
@@ -334,10 +340,7 @@ fn counters(header: &Header, reply: &[u8]) -> Result<Counters, Violation> {
         addr_cache: at(4),
         route_query: at(5),
         route_cache: at(6),
-        addr_neighbour: more(More::AddrNeighbour),
-        addr_link_local: more(More::AddrLinkLocal),
-        addr_preload: more(More::AddrPreload),
-        notices_subscribed: more(More::NoticesSubscribed),
+        more: (COUNTERS..count.min(COUNTERS + MORE)).map_while(known).collect(),
     })
 }
 

@@ -8,6 +8,7 @@
 
 use std::time::Duration;
 
+use ibacm_wire::client::More;
 use ibacm_wire::notice::{
     ATTR_NOTICE, InformInfo, TRAP_GID_IN, TRAP_GID_OUT, TRAP_LINK_STATE, TRAP_REPATH, TRAP_UNPATH,
 };
@@ -178,12 +179,12 @@ impl Engine {
     pub fn report(&mut self, now: Time, port: PortId, from_lid: u16, mad: &[u8]) {
         let Some(p) = self.ports.get(port.0 as usize).filter(|p| p.info.active) else { return };
         let Some(mad) = mad.first_chunk::<LEN>().map(|b| SaMad(*b)).filter(SaMad::is_report) else {
-            self.dropped += 1;
+            self.count_more(None, More::MadsDropped);
             return;
         };
         if from_lid == 0 || from_lid != p.info.sm_lid {
-            self.dropped += 1;
             let sm_lid = p.info.sm_lid;
+            self.count_more(None, More::MadsDropped);
             return self.log(2, || format!("dropped a notice from LID {from_lid}: the SA is at LID {sm_lid}"));
         }
         self.actions.push_back(Action::Respond {

@@ -4,6 +4,7 @@
 use std::time::Duration;
 
 use ibacm_wire::Gid;
+use ibacm_wire::client::More;
 use ibacm_wire::datagram::{Datagram, Groups, Request, Response as ResponseMsg};
 use ibacm_wire::sa::McMember;
 
@@ -22,6 +23,9 @@ const RESPONSE: u64 = 1 << 63;
 const VERIFY_AGAIN: Duration = Duration::from_secs(1);
 /// Addresses that the group is asked for so in that time.
 const MAX_VERIFIED: usize = 256;
+/// Where a datagram that is dropped is counted, and why it is.
+type Dropped = (More, &'static str);
+
 /// First LID of multicast groups (IBA 4.1.3).
 const MULTICAST_LID: u16 = 0xc000;
 
@@ -53,24 +57,31 @@ impl Engine {
         }
         let unicast_source = rx.slid != 0 && rx.slid < MULTICAST_LID && !rx.sgid.is_zero() && !rx.sgid.is_multicast();
         let done = match Datagram::parse(payload) {
-            _ if !unicast_source => Err("it has no unicast source"),
+            _ if !unicast_source => Err((More::DatagramsMalformed, "it has no unicast source")),
             Ok(Datagram::Request(r)) => self.peer_request(now, ep, rx, &r),
             Ok(Datagram::Response(r)) => self.peer_response(now, ep, rx, &r),
-            Err(_) => Err("it is malformed"),
+            Err(_) => Err((More::DatagramsMalformed, "it is malformed")),
         };
-        if let Err(why) = done {
-            self.dropped += 1;
+        if let Err((counter, why)) = done {
+            self.count_more(ep, counter);
             self.log(2, || format!("dropped a datagram from {} LID {}: {why}", rx.sgid, rx.slid));
         }
         self.pump_arp(now, ep);
         self.pump_sa(now, self.eps[ep.0 as usize].port);
     }
 
-    fn peer_request(&mut self, now: Time, ep: EpId, rx: &Rx, r: &Request) -> Result<(), &'static str> {
-        let from = Addr::from_wire(u16::from(r.src_type), &r.src).ok_or("its source is no address")?;
-        let wanted = Addr::from_wire(u16::from(r.dest_type), &r.dest).ok_or("its destination is no address")?;
+    /// A datagram came to the endpoint that was cut or of which nobody says who sent it.
+    pub fn datagram_lost(&mut self, ep: EpId) {
+        self.count_more(ep, More::DatagramsMalformed);
+    }
+
+    fn peer_request(&mut self, now: Time, ep: EpId, rx: &Rx, r: &Request) -> Result<(), Dropped> {
+        let foreign = |why| (More::DatagramsForeign, why);
+        let from = Addr::from_wire(u16::from(r.src_type), &r.src).ok_or(foreign("its source is no address"))?;
+        let wanted =
+            Addr::from_wire(u16::from(r.dest_type), &r.dest).ok_or(foreign("its destination is no address"))?;
         let e = &mut self.eps[ep.0 as usize];
-        let group = e.best_group(r.groups.as_slice()).ok_or("no group in common")?;
+        let group = e.best_group(r.groups.as_slice()).ok_or(foreign("no group in common"))?;
         let mine = e.has_addr(&wanted);
         let announced = from == wanted;
         if announced {
@@ -87,7 +98,7 @@ impl Engine {
             Some(id) => id,
             // it is said for those who know something else
             None if announced => return Ok(()),
-            None => e.cache.insert(&from, Origin::Learned, true).ok_or("the table is full")?,
+            None => e.cache.insert(&from, Origin::Learned, true).ok_or((More::PeersRefused, "the table is full"))?,
         };
         if e.cache.get(dest).is_some_and(|d| !d.is_learned() && d.path.dgid() != rx.sgid) {
             return Err(self.claimed(rx, &from, "it claims a preloaded address"));
@@ -115,11 +126,11 @@ impl Engine {
     }
 
     /// An address is claimed that is not for others to have. That may be a lie, or two hosts have been given one address.
-    fn claimed(&mut self, rx: &Rx, addr: &Addr, why: &'static str) -> &'static str {
+    fn claimed(&mut self, rx: &Rx, addr: &Addr, why: &'static str) -> Dropped {
         if !self.ports.iter().any(|p| p.info.gids.contains(&rx.sgid)) {
             self.log(1, || format!("{} LID {} says that it has {addr}: {why}", rx.sgid, rx.slid));
         }
-        why
+        (More::ClaimsRefused, why)
     }
 
     /// Whether somebody else is known to have the address of `dest`.
@@ -134,11 +145,11 @@ impl Engine {
     /// An address is claimed by somebody else than who is known to have it. It may have moved, or the claim is false:
     /// a request alone does not say. The group is asked who has it, at once if the claimant waits for a response (to
     /// its request for `asked`), else when the address is next wanted.
-    fn verify(&mut self, now: Time, ep: EpId, dest: DestId, asked: Option<(&Addr, u64)>) -> Result<(), &'static str> {
+    fn verify(&mut self, now: Time, ep: EpId, dest: DestId, asked: Option<(&Addr, u64)>) -> Result<(), Dropped> {
         let e = &mut self.eps[ep.0 as usize];
         if let Some(p) = e.pending.get(&dest) {
             let Some((_, tid)) = asked.filter(|_| p.known.is_some()) else {
-                return Err("it claims an address that is just being resolved");
+                return Err((More::ClaimsRefused, "it claims an address that is just being resolved"));
             };
             // the group is being asked: whoever answers gets a response
             self.wait(ep, dest, Waiter::Peer { tid });
@@ -150,7 +161,7 @@ impl Engine {
             }
             let recent = e.verified.get(&dest).is_some_and(|at| now < at.plus(VERIFY_AGAIN));
             if recent || e.verified.len() >= MAX_VERIFIED {
-                return Err("claims of its address were followed lately");
+                return Err((More::ClaimsRefused, "claims of its address were followed lately"));
             }
             e.verified.insert(dest, now);
         }
@@ -168,22 +179,23 @@ impl Engine {
         Ok(())
     }
 
-    fn peer_response(&mut self, now: Time, ep: EpId, rx: &Rx, r: &ResponseMsg) -> Result<(), &'static str> {
+    fn peer_response(&mut self, now: Time, ep: EpId, rx: &Rx, r: &ResponseMsg) -> Result<(), Dropped> {
+        let unasked = |why| (More::DatagramsUnasked, why);
         let gid = self.info(ep).gid();
         let e = &mut self.eps[ep.0 as usize];
         let open = e.arp.get(r.tid).or_else(|| e.refreshes.get(r.tid));
-        let (dest, offered) = open.ok_or("it answers no open request")?;
+        let (dest, offered) = open.ok_or(unasked("it answers no open request"))?;
         let chosen = match r.groups.as_slice() {
             [one] if offered.as_slice().contains(one) => *one,
-            _ => return Err("it names a group that was not offered"),
+            _ => return Err(unasked("it names a group that was not offered")),
         };
         if rx.dgid != gid && !self.ports[e.port.0 as usize].info.gids.contains(&rx.dgid) {
-            return Err("a response is not multicast");
+            return Err(unasked("a response is not multicast"));
         }
         if r.status != 0 {
-            return Err("a refusal proves nothing");
+            return Err(unasked("a refusal proves nothing"));
         }
-        let group = e.best_group(&[chosen]).ok_or("it names a group that is not joined")?;
+        let group = e.best_group(&[chosen]).ok_or(unasked("it names a group that is not joined"))?;
         if e.refreshes.close(r.tid) && self.peer_stays(now, ep, dest, rx, group) {
             return Ok(());
         }
@@ -292,6 +304,8 @@ impl Engine {
         let e = &mut self.eps[ep.0 as usize];
         if e.responses.len() < MAX_RESPONSES {
             e.responses.push_back(response);
+        } else {
+            self.count_more(ep, More::PeersRefused);
         }
         self.pump_responses(ep);
     }
@@ -310,6 +324,9 @@ impl Engine {
 
     /// A datagram is sent, or could not be.
     pub fn sent(&mut self, now: Time, ep: EpId, token: u64, ok: bool) {
+        if !ok {
+            self.count_more(ep, More::SendsFailed);
+        }
         let Some(e) = self.eps.get_mut(ep.0 as usize) else { return };
         if token & RESPONSE != 0 {
             e.responses_sent = e.responses_sent.saturating_sub(1);

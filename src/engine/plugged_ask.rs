@@ -6,7 +6,7 @@
 use std::collections::BTreeSet;
 use std::time::Duration;
 
-use ibacm_wire::client::{COUNTERS, Counter, ENTRY_LEN, Entry, HDR_LEN, Header, MAX_ENTRIES, OP_ACK, Status};
+use ibacm_wire::client::{Counter, ENTRY_LEN, Entry, HDR_LEN, Header, MAX_ENTRIES, More, OP_ACK, Status};
 use ibacm_wire::sa::SaMad;
 
 use super::Engine;
@@ -226,7 +226,7 @@ impl Engine {
     }
 
     fn unasked(&mut self) {
-        self.dropped += 1;
+        self.count_more(None, More::ProvidersDropped);
         self.log(2, || "dropped a provider's answer to a question that is not open".into());
     }
 
@@ -257,6 +257,7 @@ impl Engine {
         let (provider, function, waited) = (open.target.provider, open.function, open.since.until(now));
         self.actions.push_back(Action::Forget { id: AskId(id) });
         self.actions.push_back(Action::Late { provider, function, waited });
+        self.count_more(None, More::ProvidersLate);
         self.ask_failed(&open, Status::Etimedout);
         Some(())
     }
@@ -309,10 +310,5 @@ impl Engine {
             Err(SaError::Down | SaError::Status(_) | SaError::Malformed) => Err(libc::ENETDOWN),
         };
         self.actions.push_back(Action::MadDone { token, result });
-    }
-
-    /// Adds what providers have counted to what the service has.
-    pub fn add_counts(&mut self, counts: &[u64; COUNTERS]) {
-        self.counters.iter_mut().zip(counts).for_each(|(sum, n)| *sum = sum.saturating_add(*n));
     }
 }

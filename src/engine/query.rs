@@ -2,12 +2,12 @@
 
 use ibacm_wire::PathRecord;
 use ibacm_wire::client::{
-    Counter, ENTRY_LEN, EP_CONFIG_LEN, EP_FLAG_SOURCE, Entry, HDR_LEN, Header, MAX_ADDRESS, MAX_PROV_NAME, MORE, More,
-    OP_ACK, PERF_MORE, Status,
+    Counter, ENTRY_LEN, EP_CONFIG_LEN, EP_FLAG_SOURCE, Entry, HDR_LEN, Header, MAX_ADDRESS, MAX_PROV_NAME, OP_ACK,
+    PERF_MORE, Status,
 };
 
 use super::Engine;
-use super::action::{Action, ClientId, EpId, PortId, Reply};
+use super::action::{Action, ClientId, EpId, Reply};
 use super::plugged::Call;
 use super::request::Outcome;
 use super::resolve::{SaWho, reply_header};
@@ -19,12 +19,6 @@ use crate::time::Time;
 pub const BUILTIN: &str = "ibacmp";
 /// Addresses that fit into a reply, whose length is 16 bits.
 const MAX_LISTED: usize = (u16::MAX as usize - HDR_LEN - EP_CONFIG_LEN) / MAX_ADDRESS;
-
-/// The counters with what is no count: how many ports are told of changes.
-fn with_notices(mut more: [u64; MORE], subscribed: u64) -> [u64; MORE] {
-    more[More::NoticesSubscribed as usize] = subscribed;
-    more
-}
 
 /// A client's question to the SA.
 pub(super) struct Query {
@@ -116,11 +110,6 @@ impl Engine {
         let entry = Entry::read(msg, 0);
         let index = usize::from(h.data[1]);
         let more = h.data[2] == PERF_MORE;
-        let of = |ep: EpId| {
-            let e = &self.eps[ep.0 as usize];
-            (e.counters, with_notices(e.more, u64::from(self.is_subscribed(e.port))))
-        };
-        let subscribed = (0..self.ports.len() as u32).filter(|i| self.is_subscribed(PortId(*i))).count() as u64;
         let (whole, ep) = match entry {
             None if index == 0 => (true, None),
             Some(e) if e.flags & EP_FLAG_SOURCE == 0 => (true, None),
@@ -132,13 +121,14 @@ impl Engine {
             return match self.ask(now, ep, client, h, (None, Call::Counters)) {
                 Ok(outcome) => outcome,
                 Err((_, status)) => {
+                    self.count_refusal(Some(ep), status);
                     out.extend_from_slice(&no_counters(h, status));
                     Outcome::Replied
                 }
             };
         }
-        let totals = || (self.counters, with_notices(self.more, subscribed));
-        let found = if whole { Some(totals()) } else { ep.map(of) };
+        let of = |ep: EpId| (self.eps[ep.0 as usize].counters, self.more_of(ep));
+        let found = if whole { Some((self.counters, self.more())) } else { ep.map(of) };
         match found {
             Some((first, rest)) => {
                 let values: Vec<u64> = first.iter().chain(rest.iter().filter(|_| more)).copied().collect();

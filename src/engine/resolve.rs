@@ -1,7 +1,7 @@
 //! How a destination becomes a path: the steps of one resolution, and whoever waits for it.
 
 use ibacm_wire::PathRecord;
-use ibacm_wire::client::{Counter, Entry, Header, OP_ACK, PATH_FLAGS, Status, TYPE_PATH};
+use ibacm_wire::client::{Counter, Entry, Header, More, OP_ACK, PATH_FLAGS, Status, TYPE_PATH};
 use ibacm_wire::datagram::{Datagram, Request};
 use ibacm_wire::sa::SaMad;
 
@@ -451,8 +451,11 @@ impl Engine {
                 Waiter::Peer { tid } => Some(*tid),
                 Waiter::Client { .. } => None,
             });
-            if peers.clone().any(|t| t == tid) || peers.count() >= MAX_PEER_WAITERS {
+            if peers.clone().any(|t| t == tid) {
                 return;
+            }
+            if peers.count() >= MAX_PEER_WAITERS {
+                return self.count_more(ep, More::PeersRefused);
             }
         }
         waiters.push(waiter);

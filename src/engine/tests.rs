@@ -21,6 +21,7 @@ mod resolving;
 mod silent;
 mod sim;
 mod standing;
+mod tally;
 mod trouble;
 
 use sim::{from, octets, to, to_name};

@@ -1,6 +1,6 @@
 //! Time passing, and what comes from the SA.
 
-use ibacm_wire::client::Status;
+use ibacm_wire::client::{More, Status};
 use ibacm_wire::sa::{self, SaMad};
 
 use super::Engine;
@@ -79,9 +79,13 @@ impl Engine {
     pub fn mad_received(&mut self, now: Time, port: PortId, umad_status: u32, mad: &[u8]) {
         let Some(p) = self.ports.get_mut(port.0 as usize) else { return };
         let Some(mad) = mad.first_chunk::<{ sa::LEN }>().map(|b| SaMad(*b)) else {
-            self.dropped += 1;
+            self.count_more(None, More::MadsDropped);
             return;
         };
+        // a question that was asked anew comes back, too, when its time is up
+        if umad_status == 0 && !p.sa.is_answer(&mad) {
+            return self.count_more(None, More::MadsDropped);
+        }
         if let Some(answer) = p.sa.received(now, umad_status, &mad, &mut self.rng) {
             self.sa_told(now, port, &answer.who, answer.result.as_ref().err().copied());
             self.sa_answered(now, answer.who, answer.result);

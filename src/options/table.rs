@@ -163,6 +163,8 @@ pub(super) static TABLE: &[OptionRow] = &[
     path_row!(addr_data_file),
     number_row!(max_destinations, 16..=16_777_216, "16 to 16777216"),
     number_row!(negative_cache, 0..=MAX_MS, "milliseconds, 0 to 3600000"),
+    row!(metrics_file, "a path or none", path_or_none, show_path_or_none),
+    number_row!(metrics_interval, 1..=3600, "seconds, 1 to 3600"),
     bool_row!(wait_for_device),
 ];
 
@@ -206,6 +208,15 @@ fn boolean(value: &[u8]) -> Option<bool> {
 
 fn path(value: &[u8]) -> Option<PathBuf> {
     Some(PathBuf::from(OsStr::from_bytes(value)))
+}
+
+fn path_or_none(value: &[u8]) -> Option<Option<PathBuf>> {
+    let none = keyword(value, &[("none", ()), ("no", ())]);
+    Some(if none.is_some() { None } else { path(value) })
+}
+
+fn show_path_or_none(held: &Option<PathBuf>) -> String {
+    held.as_ref().map_or_else(|| String::from("none"), |path| path.display().to_string())
 }
 
 fn log_target(value: &[u8]) -> Option<LogTarget> {

@@ -50,6 +50,8 @@ fn defaults_are_those_of_the_deployed_service() {
         "addr_data_file /etc/rdma/ibacm_hosts.data",
         "max_destinations 65536",
         "negative_cache 0",
+        "metrics_file none",
+        "metrics_interval 15",
         "wait_for_device no",
         "provider ibacmp default",
     ] {
@@ -63,7 +65,7 @@ fn every_option_is_read_and_rendering_is_read_back() {
         acme_plus_kernel_only yes\nprovider_lib_path /p\nbuiltin_provider no\nprovider_timeout 3600000\nsupport_ips_in_addr_cfg 1\naddr_prot ACM\naddr_fallback NONE\naddr_timeout -1\n\
         route_prot Acm\nroute_timeout 5\nloopback_prot NONE\ntimeout 1\nretries 0\nresolve_depth 8\nsa_depth 9\n\
         send_depth 10\nrecv_depth 11\nmin_mtu 4096\nmin_rate 400\nmulticast_groups 16\nroute_preload full_opensm_v1\nroute_data_file /r\n\
-        addr_preload acm_hosts\naddr_data_file /h\nmax_destinations 16\nnegative_cache 250\nwait_for_device true\n\
+        addr_preload acm_hosts\naddr_data_file /h\nmax_destinations 16\nnegative_cache 250\nmetrics_file /m\nmetrics_interval 3600\nwait_for_device true\n\
         provider other default\nprovider ibacmp 0xFE80000000000000\nprovider x 12\n";
     let options = good(text);
     let expected = Options {
@@ -105,6 +107,8 @@ fn every_option_is_read_and_rendering_is_read_back() {
         addr_data_file: "/h".into(),
         max_destinations: 16,
         negative_cache: 250,
+        metrics_file: Some("/m".into()),
+        metrics_interval: 3600,
         wait_for_device: true,
     };
     assert_eq!(options, expected);
@@ -118,6 +122,13 @@ fn names_without_case_and_the_last_line_holds() {
     assert_eq!(options.retries, 4);
     assert_eq!(options.log_file, LogTarget::Stderr);
     assert_eq!(good("log_file stdout").log_file, LogTarget::Stdout);
+}
+
+#[test]
+fn a_file_of_numbers_can_be_taken_back() {
+    for line in ["metrics_file None", "metrics_file no"] {
+        assert_eq!(good(&format!("metrics_file /m\n{line}")).metrics_file, None);
+    }
 }
 
 #[test]
@@ -180,6 +191,9 @@ fn bad_values_leave_the_earlier_ones() {
         "max_destinations 15",
         "max_destinations 16777217",
         "negative_cache -1",
+        "metrics_interval 0",
+        "metrics_interval 3601",
+        "metrics_file",
         "wait_for_device 5 minutes",
         "retries",
         "log_file",

@@ -107,39 +107,128 @@ pub enum Counter {
 /// Number of counters.
 pub const COUNTERS: usize = 7;
 
+/// The seven as they are shown, in their order.
+pub const ROWS: [Row; COUNTERS] = [
+    Row::of_seven("Error Count", "error_count", "Requests that failed, but for those without data"),
+    Row::of_seven("Resolve Count", "resolve", "Requests to resolve"),
+    Row::of_seven("No Data", "no_data", "Requests that ended without data"),
+    Row::of_seven("Addr Query Count", "addr_query", "Multicast requests sent"),
+    Row::of_seven("Addr Cache Count", "addr_cache", "Requests whose address was known, but not the path"),
+    Row::of_seven("Route Query Count", "route_query", "Questions for paths to the subnet administrator"),
+    Row::of_seven("Route Cache Count", "route_cache", "Requests answered from the cache"),
+];
+
 /// In the third of a header's `data` bytes (`dst_index`) of an [`OP_PERF_QUERY`]: the counters of [`More`] are wanted
 /// behind the seven. The reply's first byte (`src_out`) says how many there are in all. A service that does not know
 /// it ignores it and gives seven.
 pub const PERF_MORE: u8 = 1;
 
-/// Makes [`More`], the names of its counters and their number from one table.
+/// What kind of number a counter is, and whose.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Kind {
+    /// It grows, and each endpoint has its own.
+    Endpoint,
+    /// It grows, and is the service's: of an endpoint it is 0.
+    Service,
+    /// It is how things are at the moment; of an endpoint, its part of that.
+    Now,
+}
+
+/// A counter, as it is shown.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Row {
+    /// To people.
+    pub title: &'static str,
+    /// In documents, and in names of metrics.
+    pub key: &'static str,
+    /// What number it is.
+    pub kind: Kind,
+    /// What it counts: a sentence without its full stop.
+    pub help: &'static str,
+}
+
+impl Row {
+    const fn of_seven(title: &'static str, key: &'static str, help: &'static str) -> Row {
+        Row { title, key, kind: Kind::Endpoint, help }
+    }
+}
+
+/// Makes [`More`], and how its counters are shown, from one table.
 macro_rules! more_counters {
-    ($($(#[$doc:meta])+ $counter:ident = $name:literal,)+) => {
+    ($($counter:ident, $title:literal, $key:literal, $kind:ident, $help:literal;)+) => {
         /// A counter's place behind the seven, in the reply to an [`OP_PERF_QUERY`] with [`PERF_MORE`]. The order is
         /// fixed: new ones are added at the end, and a client takes those that it knows.
         #[derive(Clone, Copy, PartialEq, Eq, Debug)]
         #[repr(usize)]
         pub enum More {
-            $($(#[$doc])+ $counter,)+
+            $(#[doc = concat!($help, ".")] $counter,)+
         }
 
-        /// What the counters of [`More`] are called where they are shown to people, in their order.
-        pub const MORE_NAMES: &[&str] = &[$($name),+];
+        /// The counters of [`More`] as they are shown, in their order.
+        pub const MORE_ROWS: [Row; MORE] =
+            [$(Row { title: $title, key: $key, kind: Kind::$kind, help: $help }),+];
 
         /// Number of the counters of [`More`].
-        pub const MORE: usize = MORE_NAMES.len();
+        pub const MORE: usize = [$($key),+].len();
     };
 }
 
+// One line more is all that a new counter needs here. What is dropped, refused or limited in the daemon has one.
 more_counters! {
-    /// Addresses that the kernel's neighbour table answered, because nobody did over multicast.
-    AddrNeighbour = "Addr Neighbour",
-    /// IPv6 link-local addresses that were answered by the port GUID in them, for the same reason.
-    AddrLinkLocal = "Addr Link Local",
-    /// Addresses taken from the preload file.
-    AddrPreload = "Addr Preload",
-    /// No count but how it is: ports whose SA tells the service what changes; of an endpoint, whether its own is one.
-    NoticesSubscribed = "Notices Subscribed",
+    AddrNeighbour, "Addr Neighbour", "addr_neighbour", Endpoint,
+        "Addresses that the kernel's neighbour table answered, because nobody did over multicast";
+    AddrLinkLocal, "Addr Link Local", "addr_link_local", Endpoint,
+        "IPv6 link-local addresses that were answered by the port GUID in them, for the same reason";
+    AddrPreload, "Addr Preload", "addr_preload", Endpoint,
+        "Addresses taken from the preload file";
+    NoticesSubscribed, "Notices Subscribed", "notices_subscribed", Now,
+        "Ports whose subnet administrator tells the service what changes";
+    RequestsRefused, "Requests Refused", "requests_refused", Endpoint,
+        "Requests of clients and the kernel that were refused since a table or queue was full";
+    CacheEvicted, "Cache Evicted", "cache_evicted", Endpoint,
+        "Destinations that were forgotten to make room for others";
+    DatagramsMalformed, "Datagrams Malformed", "datagrams_malformed", Endpoint,
+        "Datagrams dropped for their form: malformed, cut, or without a unicast source";
+    DatagramsForeign, "Datagrams Foreign", "datagrams_foreign", Endpoint,
+        "Requests of hosts dropped since their addresses or multicast groups are none that this host knows";
+    DatagramsUnasked, "Datagrams Unasked", "datagrams_unasked", Endpoint,
+        "Responses of hosts dropped since nothing was open that they answer, or not in this way";
+    ClaimsRefused, "Claims Refused", "claims_refused", Endpoint,
+        "Requests of hosts dropped since they claim an address that is another's: own, preloaded, or just asked for";
+    PeersRefused, "Peers Refused", "peers_refused", Endpoint,
+        "Requests of hosts dropped since there was no room for what they ask, or to respond";
+    SendsFailed, "Sends Failed", "sends_failed", Endpoint,
+        "Datagrams that could not be sent";
+    MadsDropped, "MADs Dropped", "mads_dropped", Service,
+        "Management datagrams dropped: answers to no open question, malformed, or notices that are not the SA's";
+    ProvidersDropped, "Providers Dropped", "providers_dropped", Service,
+        "Answers of provider plug-ins dropped since their question was not open";
+    ProvidersLate, "Providers Late", "providers_late", Service,
+        "Questions that a provider plug-in did not answer in time";
+    NeighboursRefused, "Neighbours Refused", "neighbours_refused", Service,
+        "Addresses that the kernel's neighbour table was not asked for, since too many were";
+    ClientsProtocol, "Clients Protocol", "clients_closed_protocol", Service,
+        "Connections closed for what they sent";
+    ClientsUnfinished, "Clients Unfinished", "clients_closed_unfinished", Service,
+        "Connections closed since a message was not finished in time";
+    ClientsSlow, "Clients Slow", "clients_closed_slow", Service,
+        "Connections closed since too many replies waited for them, or memory for those was short";
+    ClientsPaused, "Clients Paused", "clients_accept_paused", Service,
+        "Times that no new connections were taken for a while, for want of descriptors or memory";
+    KernelLate, "Kernel Late", "kernel_late", Service,
+        "Questions of the kernel refused since there was no answer before it gives up";
+    KernelCrowded, "Kernel Crowded", "kernel_crowded", Service,
+        "Questions of the kernel that were answered from memory or not at all, since too many were open";
+    KernelUnsent, "Kernel Unsent", "kernel_unsent", Service,
+        "Answers that the kernel did not take";
+    NetlinkOverruns, "Netlink Overruns", "netlink_overruns", Service,
+        "Times that messages of the kernel were lost for want of room: its questions, and news of interfaces";
+    NetlinkDropped, "Netlink Dropped", "netlink_dropped", Service,
+        "Netlink messages dropped: not the kernel's, malformed, cut, or of more interfaces than are kept";
+    LogSuppressed, "Log Suppressed", "log_suppressed", Service,
+        "Lines of the log left out since their cause had written too many";
+    LogLost, "Log Lost", "log_lost", Service,
+        "Lines that the log's target did not take";
 }
 
 /// A message's header, its numbers in host order.

@@ -1,9 +1,9 @@
 //! Subscribing to what the SA tells, and who is believed.
 
-use super::sim::{MS, Net, S, Sa, US, gid, path};
+use super::sim::{MS, Net, S, Sa, US, counted, gid, path};
 use super::{from, to};
 use crate::engine::{Config, PortId};
-use ibacm_wire::client::Entry;
+use ibacm_wire::client::{Entry, More};
 use ibacm_wire::notice::{Notice, TRAP_GID_IN, TRAP_GID_OUT, TRAP_LINK_STATE};
 use ibacm_wire::sa::SaMad;
 use ibacm_wire::{Gid, PathRecord};
@@ -168,7 +168,7 @@ fn subscribing_delays_no_question_and_no_join() {
 fn nobody_but_the_sa_is_believed_and_nonsense_does_nothing() {
     let mut net = subscribed(3, &Config::default());
     know_all(&mut net);
-    let dropped = net.hosts[0].engine.dropped();
+    let dropped = counted(&net, More::MadsDropped);
     for lid in [0, 2, 10, 0xffff] {
         tell(&mut net, lid, &gone(1));
         tell(&mut net, lid, &Notice::about_links(5));
@@ -177,7 +177,7 @@ fn nobody_but_the_sa_is_believed_and_nonsense_does_nothing() {
     for len in [0, 1, 24, 255] {
         net.hosts[0].engine.report(net.now, PORT, SM, &m.0[..len]);
     }
-    assert_eq!(net.hosts[0].engine.dropped(), dropped + 12);
+    assert_eq!(counted(&net, More::MadsDropped), dropped + 12);
     net.run(MS);
     assert!(net.responded.is_empty(), "nobody else is answered");
     // From the SA, but not about paths.

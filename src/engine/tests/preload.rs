@@ -1,10 +1,10 @@
 //! What the preload files say, against what the fabric says.
 
-use ibacm_wire::client::{EP_FLAG_DEST, Entry, Status, TYPE_NAME};
+use ibacm_wire::client::{EP_FLAG_DEST, Entry, More, Status, TYPE_NAME};
 use ibacm_wire::datagram::{Datagram, Groups, Request, group_gid};
 use ibacm_wire::{Gid, PathRecord};
 
-use super::sim::{MS, Net, S, Sa, gid, ip, ip_kind, path, status};
+use super::sim::{MS, Net, S, Sa, counted, gid, ip, ip_kind, path, status};
 use super::{from, octets, to};
 use crate::addr::Addr;
 use crate::engine::{Config, EpId, LocalName, PkeyChoice, PortInfo, RouteProt, Rx};
@@ -223,7 +223,7 @@ fn nobody_takes_a_preloaded_address() {
         let now = net.now;
         net.hosts[0].engine.datagram(now, EP, &rx, &payload);
         net.run(MS);
-        net.hosts[0].engine.dropped()
+        counted(net, More::ClaimsRefused)
     };
     // before it was ever asked for, and after; with and without a path
     assert_eq!(claim(&mut net, 2, 1), 1);

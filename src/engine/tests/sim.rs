@@ -4,7 +4,7 @@
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
-use ibacm_wire::client::{EP_FLAG_DEST, EP_FLAG_SOURCE, Entry, Status, TYPE_IP, TYPE_IP6, TYPE_NAME};
+use ibacm_wire::client::{EP_FLAG_DEST, EP_FLAG_SOURCE, Entry, More, Status, TYPE_IP, TYPE_IP6, TYPE_NAME};
 use ibacm_wire::notice;
 use ibacm_wire::sa::{self, SaMad};
 use ibacm_wire::{Gid, PathRecord};
@@ -54,6 +54,11 @@ pub enum Sa {
     Answers,
     Silent,
     Status(u16),
+}
+
+/// One of the first host's counters.
+pub fn counted(net: &Net, counter: More) -> u64 {
+    net.hosts[0].engine.more()[counter as usize]
 }
 
 pub struct Net {

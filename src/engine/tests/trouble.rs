@@ -1,9 +1,9 @@
 //! Peers, SA and ports that do not do what they should.
 
-use super::sim::{MS, Net, S, Sa, US, gid, ip, ip_kind, nobody, path, status, to_ip};
+use super::sim::{MS, Net, S, Sa, US, counted, gid, ip, ip_kind, nobody, path, status, to_ip};
 use super::{from, octets, to};
 use crate::engine::{Config, EpId, RouteProt, Rx};
-use ibacm_wire::client::{Entry, FLAG_NODELAY, Status};
+use ibacm_wire::client::{Entry, FLAG_NODELAY, More, Status};
 use ibacm_wire::datagram::{Datagram, Groups, Request, Response, group_gid};
 use ibacm_wire::{Gid, PathRecord};
 
@@ -163,7 +163,7 @@ fn nobody_takes_an_own_address_away() {
     let liar = rx(gid(5), group_gid(0xffff, 3, 4));
     let own = super::octets(ip(0));
     net.hosts[0].engine.datagram(net.now, EP, &liar, &claim(&own));
-    assert_eq!(net.hosts[0].engine.dropped(), 1);
+    assert_eq!(counted(&net, More::ClaimsRefused), 1);
     assert_eq!(path(&net.ask(0, &[from(0), to(0)], 0).unwrap()).dgid(), gid(0));
     net.run(MS);
     let said =
@@ -172,7 +172,7 @@ fn nobody_takes_an_own_address_away() {
     // who has another port of this host is no liar
     net.hosts[0].engine.datagram(net.now, EP, &rx(gid(0), group_gid(0xffff, 3, 4)), &claim(&own));
     net.run(MS);
-    assert_eq!((said(&net), net.hosts[0].engine.dropped()), (1, 2));
+    assert_eq!((said(&net), counted(&net, More::ClaimsRefused)), (1, 2));
 }
 
 #[test]
@@ -229,7 +229,7 @@ fn responses_count_only_for_open_requests_offered_groups_and_unicast() {
     e.datagram(now, EP, &rx(gid(2), group), &response(tid, 0, &[group]));
     e.datagram(now, EP, &rx(Gid::ZERO, gid(0)), &response(tid, 0, &[group]));
     e.datagram(now, EP, &Rx { slid: 0xc001, ..unicast }, &response(tid, 0, &[group]));
-    assert_eq!(e.dropped(), 8);
+    assert_eq!((e.more()[More::DatagramsUnasked as usize], e.more()[More::DatagramsMalformed as usize]), (6, 2));
     net.run(MS);
     assert!(net.hosts[0].replies.is_empty());
     net.hosts[0].engine.datagram(net.now, EP, &unicast, &response(tid, 0, &[group]));
@@ -237,7 +237,7 @@ fn responses_count_only_for_open_requests_offered_groups_and_unicast() {
     assert_eq!(path(&net.hosts[0].replies[&id]).dgid(), gid(2));
     // the same answer once more is an answer to nothing
     net.hosts[0].engine.datagram(net.now, EP, &unicast, &response(tid, 0, &[group]));
-    assert_eq!(net.hosts[0].engine.dropped(), 9);
+    assert_eq!(counted(&net, More::DatagramsUnasked), 7);
 }
 
 #[test]
