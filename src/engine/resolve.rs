@@ -237,7 +237,8 @@ impl Engine {
         let cause = self.waiters.cause(Some(pending));
         e.cache.pin(dest, true);
         let (sa, ask) = (&mut self.ports[port.0 as usize].sa, Ask::Path(question));
-        let submitted = if for_peers && !e.peer_questions.take(now) {
+        let limited = for_peers && !e.peer_questions.take(now);
+        let submitted = if limited {
             Err(who)
         } else if for_peers {
             // they are not to hold so many entries that there are none for clients
@@ -248,7 +249,10 @@ impl Engine {
         if let Ok(question) = submitted {
             e.pending.or_default(dest).question = question;
         }
-        self.count(Some(ep), Counter::RouteQuery);
+        match limited {
+            true => self.count_more(ep, More::PeersLimited),
+            false => self.count(Some(ep), Counter::RouteQuery),
+        }
         submitted.map(drop).map_err(|_| Status::Enomem)
     }
 

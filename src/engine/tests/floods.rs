@@ -200,6 +200,7 @@ fn ten_thousand_made_up_peers_cost_the_sa_little_and_clients_nothing() {
     let seconds = (net.now.0 - begun.0) as f64 / S as f64;
     let asked = (net.path_queries.len() - queries) as f64 - unknown as f64;
     assert!(asked <= 1024.0 + 100.0 * seconds + 1.0, "{asked} questions in {seconds} s");
+    assert!(counted(&net, More::PeersLimited) as f64 >= 10_000.0 - 1025.0 - 100.0 * seconds);
     assert!(net.hosts[0].engine.eps[0].cache.len() <= 1010);
     for number in 20_000..20_000 + KNOWN {
         net.ask(0, &[from(0), super::sim::to_ip(nobody(number))], 0).expect("what a client uses stays");
