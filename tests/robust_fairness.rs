@@ -48,7 +48,9 @@ impl Drop for End<'_> {
 /// Keeps requests under way, as many as one client may have, until `end`.
 fn flood(lab: &Lab<'_>, end: &AtomicBool, mut next: impl FnMut() -> Vec<Entry>) {
     let mut client = Client::connect(lab, "H1");
-    (0..MANY).for_each(|_| drop(client.ask(&next())));
+    for _ in 0..MANY {
+        client.ask(&next());
+    }
     while !end.load(Ordering::Relaxed) {
         client.recv().expect("it is answered");
         client.ask(&next());

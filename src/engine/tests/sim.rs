@@ -21,7 +21,7 @@ pub const MS: u64 = 1000;
 pub const S: u64 = 1_000_000;
 
 /// Clients from this number on ask more than once; any other is one for its one request.
-const STAYS: u64 = 1 << 40;
+const STAYS: u64 = 1 << 56;
 
 /// Something that happens later.
 enum Later {
