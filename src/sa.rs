@@ -146,7 +146,10 @@ impl<P> SaClient<P> {
     /// Adds a question for `cause`: its number. Gives `who` back if the queue is full, or `cause` has more questions than
     /// there is room left for.
     pub fn submit(&mut self, now: Time, cause: Cause, who: P, ask: Ask) -> Result<u64, P> {
-        self.queue.add(cause, Request::new(now, who, ask)).map_err(|request| request.who)
+        if !self.queue.has_room(cause) {
+            return Err(who);
+        }
+        Ok(self.queue.add(cause, Request::new(now, who, ask)))
     }
 
     /// Adds a join. Joins go first, the last one of them foremost: without its group an endpoint is deaf. Gives `who` back
@@ -210,15 +213,9 @@ impl<P> SaClient<P> {
             request.peers = false;
             self.queue.adopt(cause, request);
         }
-        let i = self.peers.iter().position(|r| is_it(&r.who))?;
+        let i = self.peers.iter().position(|r| is_it(&r.who)).filter(|_| self.queue.has_room(cause))?;
         let request = self.peers.remove(i)?;
-        match self.queue.add(cause, Request { peers: false, since: now, first: now, ..request }) {
-            Ok(number) => Some(number),
-            Err(request) => {
-                self.peers.insert(i, Request { peers: true, ..request });
-                None
-            }
-        }
+        Some(self.queue.add(cause, Request { peers: false, since: now, first: now, ..request }))
     }
 
     /// Takes out what has not been sent and is `unwanted`, of joins and of what no client waits for.

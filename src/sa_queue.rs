@@ -82,17 +82,19 @@ impl<P> Queue<P> {
         self.turns.opened(cause)
     }
 
-    /// Has a question wait for a turn of `cause`: its number. Gives it back if there is no room, or `cause` has more than
-    /// there is room left for.
-    pub fn add(&mut self, cause: Cause, request: Request<P>) -> Result<u64, Request<P>> {
-        if !self.turns.open(cause, MAX_QUEUE.saturating_sub(self.waiting.len())) {
-            return Err(request);
-        }
+    /// Whether there is room for one more of `cause`, which may have no more questions than there is room left for.
+    pub fn has_room(&self, cause: Cause) -> bool {
+        self.asked(cause) < MAX_QUEUE.saturating_sub(self.waiting.len())
+    }
+
+    /// Has a question wait for a turn of `cause`: its number.
+    pub fn add(&mut self, cause: Cause, request: Request<P>) -> u64 {
+        self.turns.open(cause, usize::MAX);
         self.last_number += 1;
         self.turns.push(cause, self.last_number);
         self.order.push_back(self.last_number);
         self.waiting.insert(self.last_number, Request { cause: Some(cause), ..request });
-        Ok(self.last_number)
+        self.last_number
     }
 
     /// A question that is on its way is one for `cause` from now on.
