@@ -3,7 +3,7 @@
 //!
 //! `resolve_depth` limits how many requests are *young*: just sent and not yet answered. A request that has not been
 //! answered within [`YOUNG`] keeps waiting but no longer keeps others from being sent, so that a destination that does
-//! not answer delays nobody.
+//! not answer delays nobody. Whose request is the next one is for [`Turns`] to say.
 
 use std::cmp::Reverse;
 use std::collections::{BinaryHeap, VecDeque};
@@ -15,6 +15,7 @@ use crate::cache::DestId;
 use crate::keyed::Rng;
 use crate::map::Map;
 use crate::time::Time;
+use crate::turns::{Cause, Turns};
 
 /// How long an unanswered request counts against `resolve_depth`.
 pub const YOUNG: Duration = Duration::from_millis(1);
@@ -36,6 +37,9 @@ pub struct ArpConfig {
 
 struct Open {
     dest: DestId,
+    /// For whom it was opened, and for whom it was sent last.
+    cause: Cause,
+    turn: Cause,
     sent: u32,
     /// Transmissions that failed in a row.
     failures: u32,
@@ -61,7 +65,9 @@ pub struct GaveUp {
 pub struct Arp {
     config: ArpConfig,
     open: Map<u64, Open>,
-    queue: VecDeque<u64>,
+    turns: Turns,
+    /// Requests that wait for their turn.
+    queued: usize,
     young: usize,
     /// When each transmission stops being young: in order, for all are young equally long.
     aging: VecDeque<(Time, u64)>,
@@ -75,7 +81,8 @@ impl Arp {
         Arp {
             config,
             open: Map::new(),
-            queue: VecDeque::new(),
+            turns: Turns::default(),
+            queued: 0,
             young: 0,
             aging: VecDeque::new(),
             waits: BinaryHeap::new(),
@@ -97,9 +104,15 @@ impl Arp {
         self.open.is_empty()
     }
 
-    /// Opens a request for `dest`: its transaction id. `None` at [`MAX_OPEN`].
-    pub fn start(&mut self, dest: DestId, rng: &mut Rng) -> Option<u64> {
-        if self.open.len() >= MAX_OPEN {
+    /// Number of those that were opened for `cause`.
+    pub fn opened(&self, cause: Cause) -> usize {
+        self.turns.opened(cause)
+    }
+
+    /// Opens a request for `dest`: its transaction id. `None` at [`MAX_OPEN`], and if `cause` has more of them than are
+    /// left.
+    pub fn start(&mut self, dest: DestId, cause: Cause, rng: &mut Rng) -> Option<u64> {
+        if !self.turns.open(cause, MAX_OPEN.saturating_sub(self.open.len())) {
             return None;
         }
         let tid = loop {
@@ -111,6 +124,8 @@ impl Arp {
         };
         let open = Open {
             dest,
+            cause,
+            turn: cause,
             sent: 0,
             failures: 0,
             limit: Time::NEVER,
@@ -121,15 +136,33 @@ impl Arp {
             offered: Groups::default(),
         };
         self.open.insert(tid, open);
-        self.queue.push_back(tid);
+        self.queued += 1;
+        self.turns.push(cause, tid);
         Some(tid)
+    }
+
+    /// `cause` wants the request `tid` too: if it waits for its turn, it has the first one of both.
+    pub fn join(&mut self, cause: Cause, tid: u64) {
+        if self.open.get(&tid).is_some_and(|o| o.queued) {
+            self.turns.join(cause, tid);
+        }
+    }
+
+    /// A client has left: what was opened for it has only now and then a turn.
+    pub fn abandon(&mut self, cause: Cause) {
+        let open = &self.open;
+        self.turns.abandon(cause, |tid| open.get(&tid).is_some_and(|o| o.queued));
     }
 
     /// The next request that is to be sent now, if the depth allows one; it counts as sent, offering these groups.
     pub fn next_to_send(&mut self, now: Time, offered: &Groups) -> Option<(u64, DestId)> {
         while self.young < self.config.depth {
-            let tid = self.queue.pop_front()?;
+            let open = &self.open;
+            let wanted = |tid: u64| open.get(&tid).is_some_and(|o| o.queued);
+            let (tid, turn) = self.turns.next(self.config.depth - self.young, wanted)?;
             let Some(o) = self.open.get_mut(&tid) else { continue };
+            self.queued -= 1;
+            o.turn = turn;
             o.sent += u32::from(!std::mem::take(&mut o.again));
             o.limit = o.limit.min(now.plus(self.config.timeout * (self.config.retries + 1)));
             o.young = true;
@@ -156,15 +189,15 @@ impl Arp {
 
     /// Whether requests wait for their turn.
     pub fn is_behind(&self) -> bool {
-        self.queue.iter().any(|tid| self.open.contains_key(tid))
+        self.queued != 0
     }
 
     /// Ends the request `tid`, answered or no longer wanted.
     pub fn close(&mut self, tid: u64) {
-        if let Some(o) = self.open.remove(&tid)
-            && o.young
-        {
-            self.young -= 1;
+        self.age(tid);
+        if let Some(o) = self.open.remove(&tid) {
+            self.queued -= usize::from(o.queued);
+            self.turns.close(o.cause);
         }
         // a closed request leaves its timers and perhaps a place in the queue behind; they are skipped when their turn
         // comes, but must not outgrow what is open
@@ -176,17 +209,13 @@ impl Arp {
         if self.aging.len() > most {
             self.aging.retain(|(_, tid)| open.contains_key(tid));
         }
-        if self.queue.len() > most {
-            self.queue.retain(|tid| open.contains_key(tid));
-        }
+        self.turns.tidy(|tid| open.get(&tid).is_some_and(|o| o.queued));
     }
 
     /// The datagram of `tid` did not get out: it is sent again soon, and holds nobody up meanwhile.
     pub fn send_failed(&mut self, now: Time, tid: u64) {
+        self.age(tid);
         let Some(o) = self.open.get_mut(&tid) else { return };
-        if std::mem::take(&mut o.young) {
-            self.young -= 1;
-        }
         if !o.queued {
             // no peer has been asked, so it does not count among the retries
             o.sent = o.sent.saturating_sub(1);
@@ -200,9 +229,13 @@ impl Arp {
     /// long as these would take.
     pub fn send_again(&mut self, now: Time) {
         for (tid, o) in self.open.iter_mut().filter(|(_, o)| !o.queued && now < o.limit) {
-            self.young -= usize::from(std::mem::take(&mut o.young));
+            if std::mem::take(&mut o.young) {
+                self.young -= 1;
+                self.turns.leave_place(o.turn);
+            }
             (o.queued, o.again) = (true, true);
-            self.queue.push_back(*tid);
+            self.queued += 1;
+            self.turns.push(o.turn, *tid);
         }
     }
 
@@ -230,7 +263,9 @@ impl Arp {
                 return Some(GaveUp { dest });
             }
             o.queued = true;
-            self.queue.push_back(tid);
+            self.queued += 1;
+            let turn = o.turn;
+            self.turns.push(turn, tid);
         }
         None
     }
@@ -240,6 +275,8 @@ impl Arp {
             && std::mem::take(&mut o.young)
         {
             self.young -= 1;
+            let turn = o.turn;
+            self.turns.leave_place(turn);
         }
     }
 
@@ -253,7 +290,7 @@ impl Arp {
         }
         let wait = self.waits.peek().map_or(Time::NEVER, |Reverse((at, _))| *at);
         let aged = match self.aging.front() {
-            Some((at, _)) if !self.queue.is_empty() => *at,
+            Some((at, _)) if self.queued != 0 => *at,
             _ => Time::NEVER,
         };
         wait.min(aged)
@@ -268,6 +305,7 @@ mod tests {
     use crate::keyed::SipKey;
 
     const MS: u64 = 1000;
+    const A: Cause = Cause::client(1);
 
     fn setup(depth: usize) -> (Arp, Rng, Vec<DestId>) {
         let config = ArpConfig { depth, timeout: Duration::from_millis(100), retries: 2 };
@@ -283,7 +321,7 @@ mod tests {
     #[test]
     fn an_unanswered_request_is_repeated_and_given_up() {
         let (mut a, mut rng, d) = setup(1);
-        let tid = a.start(d[0], &mut rng).unwrap();
+        let tid = a.start(d[0], A, &mut rng).unwrap();
         let mut now = 0;
         for _ in 0..3 {
             assert_eq!(send(&mut a, now), Some((tid, d[0])));
@@ -303,8 +341,8 @@ mod tests {
     #[test]
     fn a_silent_destination_holds_the_only_place_for_a_moment() {
         let (mut a, mut rng, d) = setup(1);
-        a.start(d[0], &mut rng).unwrap();
-        let live = a.start(d[1], &mut rng).unwrap();
+        a.start(d[0], A, &mut rng).unwrap();
+        let live = a.start(d[1], A, &mut rng).unwrap();
         send(&mut a, 0).unwrap();
         assert_eq!(send(&mut a, 10), None);
         assert_eq!(a.next_deadline(), Time(MS));
@@ -315,8 +353,8 @@ mod tests {
     #[test]
     fn an_answer_frees_the_place_at_once() {
         let (mut a, mut rng, d) = setup(1);
-        let first = a.start(d[0], &mut rng).unwrap();
-        let second = a.start(d[1], &mut rng).unwrap();
+        let first = a.start(d[0], A, &mut rng).unwrap();
+        let second = a.start(d[1], A, &mut rng).unwrap();
         send(&mut a, 0).unwrap();
         assert!(a.get(first).is_some());
         assert!(a.get(second).is_none(), "not sent yet: nobody can know its id");
@@ -327,8 +365,8 @@ mod tests {
     #[test]
     fn a_failed_send_gives_its_place_back_and_is_tried_again() {
         let (mut a, mut rng, d) = setup(1);
-        let first = a.start(d[0], &mut rng).unwrap();
-        let second = a.start(d[1], &mut rng).unwrap();
+        let first = a.start(d[0], A, &mut rng).unwrap();
+        let second = a.start(d[1], A, &mut rng).unwrap();
         send(&mut a, 0).unwrap();
         a.send_failed(Time(1), first);
         assert_eq!(send(&mut a, 1), Some((second, d[1])));
@@ -340,7 +378,7 @@ mod tests {
     #[test]
     fn sends_that_fail_are_no_transmissions_but_end_in_time() {
         let (mut a, mut rng, d) = setup(1);
-        let tid = a.start(d[0], &mut rng).unwrap();
+        let tid = a.start(d[0], A, &mut rng).unwrap();
         let (mut now, mut tries) = (0, 0);
         loop {
             assert_eq!(send(&mut a, now), Some((tid, d[0])));
@@ -354,7 +392,7 @@ mod tests {
         assert_eq!(now, 300 * MS, "as long as without an answer");
         assert!((5..=8).contains(&tries), "{tries}: less and less often");
 
-        let tid = a.start(d[1], &mut rng).unwrap();
+        let tid = a.start(d[1], A, &mut rng).unwrap();
         for _ in 0..4 {
             assert_eq!(send(&mut a, now), Some((tid, d[1])));
             a.send_failed(Time(now), tid);
@@ -368,20 +406,60 @@ mod tests {
         let (mut a, mut rng, d) = setup(4);
         let mut seen = std::collections::HashSet::new();
         for i in 0..10_000u64 {
-            let tid = a.start(d[0], &mut rng).unwrap();
+            let tid = a.start(d[0], A, &mut rng).unwrap();
             assert!(seen.insert(tid) && tid >> 63 == 0);
             send(&mut a, i).unwrap();
             a.close(tid);
         }
-        assert!(a.waits.len() + a.aging.len() + a.queue.len() < 300);
+        assert!(a.waits.len() + a.aging.len() < 300);
     }
 
     #[test]
     fn the_number_of_open_requests_is_bounded() {
         let (mut a, mut rng, d) = setup(1);
-        for _ in 0..MAX_OPEN {
-            a.start(d[0], &mut rng).unwrap();
+        for client in 0..MAX_OPEN {
+            a.start(d[0], Cause::client(client as u64), &mut rng).unwrap();
         }
-        assert_eq!(a.start(d[0], &mut rng), None);
+        assert_eq!(a.start(d[0], A, &mut rng), None);
+    }
+
+    #[test]
+    fn one_client_leaves_room_for_others() {
+        let (mut a, mut rng, d) = setup(1);
+        let opened = (0..MAX_OPEN).filter(|_| a.start(d[0], A, &mut rng).is_some()).count();
+        assert_eq!((opened, a.opened(A)), (MAX_OPEN / 2, MAX_OPEN / 2));
+        assert!(a.start(d[1], Cause::client(2), &mut rng).is_some());
+    }
+
+    #[test]
+    fn silent_destinations_of_one_client_leave_places_for_another() {
+        let (mut a, mut rng, d) = setup(8);
+        let other = Cause::client(2);
+        for _ in 0..1000 {
+            a.start(d[0], A, &mut rng).unwrap();
+        }
+        let mut now = 0;
+        for _ in 0..20 {
+            while send(&mut a, now).is_some() {}
+            let tid = a.start(d[1], other, &mut rng).unwrap();
+            assert_eq!(send(&mut a, now), Some((tid, d[1])), "at once, at {now}");
+            a.close(tid);
+            now = a.next_deadline().0;
+            assert_eq!(a.on_time(Time(now)), None);
+        }
+        assert!(now >= 19 * MS && a.is_behind());
+    }
+
+    #[test]
+    fn what_a_client_waits_for_is_not_held_up_by_who_asked_first() {
+        let (mut a, mut rng, d) = setup(1);
+        let tids: Vec<u64> = (0..100).map(|_| a.start(d[0], A, &mut rng).unwrap()).collect();
+        send(&mut a, 0).unwrap();
+        a.join(Cause::client(2), tids[99]);
+        a.abandon(A);
+        a.close(tids[0]);
+        assert_eq!(send(&mut a, 1).map(|s| s.0), Some(tids[99]));
+        a.close(tids[99]);
+        assert_eq!(send(&mut a, 1).map(|s| s.0), Some(tids[1]), "what nobody waits for is still asked");
     }
 }

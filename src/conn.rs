@@ -10,7 +10,7 @@ use std::os::fd::{AsFd, AsRawFd, OwnedFd, RawFd};
 use crate::frame::{ClientId, MAX_REQUEST, Outcome, Reason, Service, frame, has_whole};
 use crate::sock;
 
-/// Requests of one client that may wait for a late reply; more are not read.
+/// Requests of one client that may wait for a late reply; more are not read. Fewer where clients have many together.
 pub const MAX_IN_FLIGHT: u16 = 256;
 /// Reply bytes that may wait for a client that does not read; more close the connection.
 pub const MAX_OUTPUT: usize = 256 * 1024;
@@ -48,6 +48,8 @@ pub(crate) struct Conn {
     fd: OwnedFd,
     /// Requests that were given to the service and are not answered yet.
     pub in_flight: u16,
+    /// How many may be.
+    pub share: u16,
     /// There may be bytes to read: an event said so and no short read has denied it.
     readable: bool,
     /// The end of the stream is in the socket: only a read of 0 bytes ends the reading.
@@ -81,6 +83,7 @@ impl Conn {
         Conn {
             fd,
             in_flight: 0,
+            share: MAX_IN_FLIGHT,
             readable: false,
             end_follows: false,
             ended: false,
@@ -246,7 +249,12 @@ impl Conn {
     /// Whether no further request may be taken now.
     #[inline(always)]
     fn must_stall(&self) -> bool {
-        !self.output.is_empty() || self.in_flight >= MAX_IN_FLIGHT
+        !self.output.is_empty() || self.in_flight >= self.share
+    }
+
+    /// Whether it is read no further because others have requests under way.
+    pub fn is_held(&self) -> bool {
+        self.stalled && self.in_flight >= self.share && self.share < MAX_IN_FLIGHT
     }
 
     /// Writes `out` and empties it; what the socket does not take is kept.

@@ -56,6 +56,7 @@ use local::LocalIndex;
 use plugged_ask::Asks;
 use ports::Port;
 use request::RouteMemo;
+use resolve::SaWho;
 use waiters::Waiters;
 
 /// Actions whose memory is kept for the next time.
@@ -176,13 +177,26 @@ impl Engine {
     /// A client has left: nothing is kept for it.
     pub fn client_gone(&mut self, client: ClientId) {
         self.forget_asks(client);
+        let cause = client.cause();
+        self.eps.iter_mut().for_each(|e| e.arp.abandon(cause));
+        for p in &mut self.ports {
+            p.sa.abandon(cause, |who| matches!(who, SaWho::Query(_)));
+        }
         if !self.waiters.leave(client) {
             return;
         }
-        let (eps, waiters) = (&mut self.eps, &mut self.waiters);
-        for p in eps.iter_mut().flat_map(|e| e.pending.values_mut()) {
-            p.waiters.retain(|w| !w.client().is_some_and(|c| waiters.is_gone(c) && !waiters.end(c)));
+        let mut unwanted = Vec::new();
+        let waiters = &mut self.waiters;
+        for (e, ep) in self.eps.iter_mut().zip((0..).map(EpId)) {
+            for (dest, p) in e.pending.iter_mut() {
+                let before = p.waiters.len();
+                p.waiters.retain(|w| !w.client().is_some_and(|c| waiters.is_gone(c) && !waiters.end(c)));
+                if p.waiters.is_empty() && before != 0 {
+                    unwanted.push((ep, *dest));
+                }
+            }
         }
+        unwanted.into_iter().for_each(|(ep, dest)| self.give_up(ep, dest));
     }
 
     fn log(&mut self, level: u8, text: impl FnOnce() -> String) {

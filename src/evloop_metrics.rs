@@ -71,6 +71,7 @@ impl Daemon {
             (More::ClientsUnfinished, server.closed_timeout),
             (More::ClientsSlow, server.closed_overflow),
             (More::ClientsPaused, server.paused),
+            (More::ClientsHeld, server.held),
             (More::KernelLate, service.late),
             (More::KernelCrowded, service.crowded),
             (More::KernelUnsent, kernel.unsent),

@@ -2,7 +2,8 @@
 //! and what an answer means. Pure: MADs and times come in as arguments, what to send comes out.
 //!
 //! The kernel repeats an unanswered MAD and gives it back when its time is up. "Busy" is the one answer that is no
-//! answer: the question is asked again after a growing, random pause in which nothing else is asked either.
+//! answer: the question is asked again after a growing, random pause in which nothing else is asked either. Clients have
+//! turns ([`turns`](crate::turns)).
 
 use std::collections::VecDeque;
 use std::time::Duration;
@@ -16,7 +17,9 @@ use crate::map::Map;
 use crate::pace::Pace;
 pub use crate::sa_answer::SaError;
 use crate::sa_answer::check;
+use crate::sa_queue::{Queue, Request};
 use crate::time::Time;
+use crate::turns::Cause;
 
 /// Questions that wait for their turn at most.
 pub const MAX_QUEUE: usize = 16_384;
@@ -29,6 +32,8 @@ const BUSY_PAUSE_MAX: Duration = Duration::from_secs(2);
 const GRACE: Duration = Duration::from_secs(2);
 /// Questions on their way that no longer keep others from being asked.
 const MAX_LATE: usize = 64;
+/// After so many other questions there is a turn for one that nobody waits for, even where there are always others.
+const IDLE_TURN: u32 = 32;
 
 /// Limits of the client.
 #[derive(Clone, Copy, Debug)]
@@ -69,42 +74,11 @@ pub struct Answer<P> {
     pub result: Result<SaMad, SaError>,
 }
 
-struct Request<P> {
-    who: P,
-    ask: Ask,
-    /// Nobody waits for the answer.
-    idle: bool,
-    /// Only peers do.
-    peers: bool,
-    /// Since when it waits for its turn or, once sent, for an answer.
-    since: Time,
-    /// Since when it is a question, however often it had to be asked.
-    first: Time,
-    /// When the first "busy" came.
-    busy_since: Option<Time>,
-    busy: u32,
-    /// It has been on its way for so long that it no longer counts against the depth.
-    late: bool,
-}
-
-impl<P> Request<P> {
-    fn new(now: Time, who: P, ask: Ask) -> Request<P> {
-        let (idle, peers, busy_since, busy, late) = Default::default();
-        Request { who, ask, idle, peers, since: now, first: now, busy_since, busy, late }
-    }
-
-    /// When its time is up: this long after it was last sent or queued, but twice that after it was first asked, however
-    /// often the subnet administrator has moved since.
-    fn end(&self, limit: Duration) -> Time {
-        let longest = if self.idle { Time::NEVER } else { self.first.plus(limit.saturating_mul(2)) };
-        self.since.plus(limit).min(longest)
-    }
-}
-
 /// Whose turn it is.
 enum Turn {
     Join,
-    Other,
+    /// One of a client's, while so many places are free.
+    Other(usize),
     Peers,
     Idle,
 }
@@ -112,15 +86,17 @@ enum Turn {
 /// Questions of a port, each on behalf of a `P`.
 pub struct SaClient<P> {
     config: SaConfig,
-    queue: VecDeque<Request<P>>,
+    queue: Queue<P>,
     /// Joins that wait for their turn. They have a turn of their own: an SA that is silent about groups may still know
     /// paths.
     joins: VecDeque<Request<P>>,
     /// What only peers wait for. Anybody on the fabric can make such questions, so they are few, come after those of
     /// clients, and leave clients half of the depth.
     peers: VecDeque<Request<P>>,
-    /// What nobody waits for: asked one by one, while nothing else is asked.
+    /// What nobody waits for: asked one by one, while nothing else is asked, or after many others.
     idle: VecDeque<Request<P>>,
+    /// Other questions that were sent while one of those waited.
+    since_idle: u32,
     open: Map<u32, Request<P>>,
     next_tid: u32,
     paused_until: Time,
@@ -134,10 +110,11 @@ impl<P> SaClient<P> {
     pub fn new(config: SaConfig, rng: &mut Rng) -> SaClient<P> {
         SaClient {
             config,
-            queue: VecDeque::new(),
+            queue: Queue::new(),
             joins: VecDeque::new(),
             peers: VecDeque::new(),
             idle: VecDeque::new(),
+            since_idle: 0,
             open: Map::new(),
             next_tid: rng.next_u64() as u32,
             paused_until: Time(0),
@@ -161,18 +138,53 @@ impl<P> SaClient<P> {
         self.len() == 0
     }
 
-    /// Adds a question. Joins go first, the last one of them foremost: without its group an endpoint is deaf. Gives `who`
-    /// back if the queue is full.
-    pub fn submit(&mut self, now: Time, who: P, ask: Ask) -> Result<(), P> {
-        if self.queue.len() + self.joins.len() >= MAX_QUEUE {
+    /// Number of questions for `cause`.
+    pub fn asked(&self, cause: Cause) -> usize {
+        self.queue.asked(cause)
+    }
+
+    /// Adds a question for `cause`: its number. Gives `who` back if the queue is full, or `cause` has more questions than
+    /// there is room left for.
+    pub fn submit(&mut self, now: Time, cause: Cause, who: P, ask: Ask) -> Result<u64, P> {
+        if !self.queue.has_room(cause) {
             return Err(who);
         }
-        let request = Request::new(now, who, ask);
-        match request.ask {
-            Ask::Join(_) => self.joins.push_front(request),
-            Ask::Path(_) | Ask::Inform(_) | Ask::Mad(_) => self.queue.push_back(request),
+        Ok(self.queue.add(cause, Request::new(now, who, ask)))
+    }
+
+    /// Adds a join. Joins go first, the last one of them foremost: without its group an endpoint is deaf. Gives `who` back
+    /// if there are too many.
+    pub fn submit_join(&mut self, now: Time, who: P, group: McMember) -> Result<(), P> {
+        if self.joins.len() >= MAX_QUEUE {
+            return Err(who);
         }
+        self.joins.push_front(Request::new(now, who, Ask::Join(group)));
         Ok(())
+    }
+
+    /// `cause` wants the answer to the question of this number too: if it waits for its turn, it has the first one of
+    /// both.
+    pub fn join(&mut self, cause: Cause, number: u64) {
+        self.queue.join(cause, number);
+    }
+
+    /// A client has left: of its questions that wait for their turn those are taken out that are `unwanted`, and the
+    /// others have one only now and then.
+    pub fn abandon(&mut self, cause: Cause, unwanted: impl Fn(&P) -> bool) {
+        self.queue.abandon(cause, unwanted);
+    }
+
+    /// Takes out the question of this number, if it waits for its turn.
+    pub fn cancel(&mut self, number: u64) -> Option<P> {
+        self.queue.take(number).map(|request| request.who)
+    }
+
+    /// Takes out a question that is on its way.
+    fn take_open(&mut self, tid: u32) -> Option<Request<P>> {
+        let mut request = self.open.remove(&tid)?;
+        self.queue.leave_place(&mut request);
+        self.queue.ended(&request);
+        Some(request)
     }
 
     /// Adds a question that nobody waits for: it is asked in its turn when nothing else is, however long that takes.
@@ -194,33 +206,32 @@ impl<P> SaClient<P> {
         Ok(())
     }
 
-    /// A client has begun to wait for what only peers waited for: the question gets a client's turn.
-    pub fn promote(&mut self, now: Time, is_it: impl Fn(&P) -> bool) {
-        self.open.values_mut().filter(|r| r.peers && is_it(&r.who)).for_each(|r| r.peers = false);
-        if self.queue.len() + self.joins.len() >= MAX_QUEUE {
-            return;
+    /// A client has begun to wait for what only peers waited for: the question gets a client's turn, and its number is
+    /// given back.
+    pub fn promote(&mut self, now: Time, cause: Cause, is_it: impl Fn(&P) -> bool) -> Option<u64> {
+        for request in self.open.values_mut().filter(|r| r.peers && is_it(&r.who)) {
+            request.peers = false;
+            self.queue.adopt(cause, request);
         }
-        if let Some(i) = self.peers.iter().position(|r| is_it(&r.who))
-            && let Some(request) = self.peers.remove(i)
-        {
-            self.queue.push_back(Request { peers: false, since: now, first: now, ..request });
-        }
+        let i = self.peers.iter().position(|r| is_it(&r.who)).filter(|_| self.queue.has_room(cause))?;
+        let request = self.peers.remove(i)?;
+        Some(self.queue.add(cause, Request { peers: false, since: now, first: now, ..request }))
     }
 
-    /// Takes out what has not been sent and is `unwanted`.
+    /// Takes out what has not been sent and is `unwanted`, of joins and of what no client waits for.
     pub fn withdraw(&mut self, unwanted: impl Fn(&P) -> bool) {
-        for queue in [&mut self.joins, &mut self.queue, &mut self.peers, &mut self.idle] {
+        for queue in [&mut self.joins, &mut self.peers, &mut self.idle] {
             queue.retain(|r| !unwanted(&r.who));
         }
     }
 
     /// Puts a question that has been sent before its kind.
     fn push_front(&mut self, request: Request<P>) {
-        match request.ask {
-            _ if request.idle => self.idle.push_front(request),
-            _ if request.peers => self.peers.push_front(request),
-            Ask::Join(_) => self.joins.push_front(request),
-            Ask::Path(_) | Ask::Inform(_) | Ask::Mad(_) => self.queue.push_front(request),
+        match () {
+            () if request.is_client_s() => self.queue.again(request),
+            () if request.idle => self.idle.push_front(request),
+            () if request.peers => self.peers.push_front(request),
+            () => self.joins.push_front(request),
         }
     }
 
@@ -234,15 +245,21 @@ impl<P> SaClient<P> {
         if !self.joins.is_empty() && joins < self.config.depth {
             return Some(Turn::Join);
         }
-        if counted.count() - joins >= self.config.depth {
+        let free = self.config.depth.saturating_sub(counted.count() - joins);
+        if free == 0 {
             return None;
         }
-        if !self.queue.is_empty() {
-            return Some(Turn::Other);
+        if self.queue.has_next(free) {
+            return Some(Turn::Other(free));
         }
         // also those that are late: what peers can make does not use up what clients have for that
         let peers = self.open.values().filter(|r| r.peers).count();
         (!self.peers.is_empty() && peers < (self.config.depth / 2).max(1)).then_some(Turn::Peers)
+    }
+
+    /// Whether it is time for a question that nobody waits for, though there are others.
+    fn is_idle_due(&self, now: Time) -> bool {
+        self.since_idle >= IDLE_TURN && now >= self.idle_until && !self.open.values().any(|r| r.idle)
     }
 
     /// When the oldest question that keeps others waiting becomes late.
@@ -261,6 +278,7 @@ impl<P> SaClient<P> {
         let blocks = |r: &&mut Request<P>| !r.idle && !r.late && in_the_way(r);
         if let Some(oldest) = self.open.values_mut().filter(blocks).min_by_key(|r| r.since) {
             oldest.late = true;
+            self.queue.leave_place(oldest);
         }
         self.pace.stalled(now);
     }
@@ -272,12 +290,14 @@ impl<P> SaClient<P> {
         }
         self.find_late(now);
         let mut request = match self.turn()? {
-            Turn::Join => self.joins.pop_front()?,
-            Turn::Other => self.queue.pop_front()?,
-            Turn::Peers => self.peers.pop_front()?,
             Turn::Idle if now < self.idle_until => return None,
             Turn::Idle => self.idle.pop_front()?,
+            _ if self.is_idle_due(now) => self.idle.pop_front()?,
+            Turn::Join => self.joins.pop_front()?,
+            Turn::Other(free) => self.queue.next(free)?,
+            Turn::Peers => self.peers.pop_front()?,
         };
+        self.since_idle = if request.idle || self.idle.is_empty() { 0 } else { self.since_idle.saturating_add(1) };
         (request.since, request.late) = (now, false);
         if self.open.values().all(|r| r.late || r.idle) {
             self.pace.begin(now);
@@ -313,14 +333,14 @@ impl<P> SaClient<P> {
     pub fn received(&mut self, now: Time, umad_status: u32, mad: &SaMad, rng: &mut Rng) -> Option<Answer<P>> {
         let tid = mad.tid() as u32;
         if umad_status != 0 {
-            let who = self.open.remove(&tid)?.who;
+            let who = self.take_open(tid)?.who;
             return Some(Answer { who, result: Err(SaError::Timeout) });
         }
         if !self.is_answer(mad) {
             return None;
         }
         let result = check(&self.open.get(&tid)?.ask, mad);
-        let mut request = self.open.remove(&tid)?;
+        let mut request = self.take_open(tid)?;
         self.pace.answered(now, (!request.late).then(|| request.since.until(now)));
         let busy = result == Err(SaError::Status(sa::STATUS_BUSY));
         if busy && matches!(request.ask, Ask::Inform(_)) {
@@ -347,15 +367,16 @@ impl<P> SaClient<P> {
 
     /// The MAD of `tid` could not be sent.
     pub fn send_failed(&mut self, tid: u32) -> Option<Answer<P>> {
-        let who = self.open.remove(&tid)?.who;
+        let who = self.take_open(tid)?.who;
         Some(Answer { who, result: Err(SaError::Down) })
     }
 
     /// Asks everything again that is on its way, because it went to an SA that is there no more.
     pub fn resend_all(&mut self, now: Time) {
-        for (_, mut request) in std::mem::take(&mut self.open) {
-            request.since = now;
-            self.push_front(request);
+        let open: Vec<u32> = self.open.keys().copied().collect();
+        for tid in open {
+            let Some(request) = self.take_open(tid) else { continue };
+            self.push_front(Request { since: now, ..request });
         }
         (self.paused_until, self.idle_until) = (Time(0), Time(0));
     }
@@ -367,9 +388,9 @@ impl<P> SaClient<P> {
             let who = self.joins.remove(i)?.who;
             return Some(Answer { who, result: Err(SaError::Timeout) });
         }
-        // the queue is in order of time but for repeated questions in front, which are few
-        if let Some(i) = self.queue.iter().take(64).position(|r| r.end(limit) <= now) {
-            let who = self.queue.remove(i)?.who;
+        let over = self.queue.first().find(|(_, r)| r.end(limit) <= now);
+        if let Some(number) = over.map(|o| o.0) {
+            let who = self.queue.take(number)?.who;
             return Some(Answer { who, result: Err(SaError::Timeout) });
         }
         if let Some(i) = self.peers.iter().position(|r| r.end(limit) <= now) {
@@ -378,7 +399,7 @@ impl<P> SaClient<P> {
         }
         let lost = |r: &Request<P>| r.end(limit + GRACE) <= now;
         let tid = *self.open.iter().find(|(_, r)| lost(r))?.0;
-        let who = self.open.remove(&tid)?.who;
+        let who = self.take_open(tid)?.who;
         Some(Answer { who, result: Err(SaError::Timeout) })
     }
 
@@ -386,7 +407,8 @@ impl<P> SaClient<P> {
     /// happening.
     pub fn next_deadline(&self) -> Time {
         let limit = self.config.total();
-        let queued = self.joins.iter().chain(&self.peers).chain(self.queue.iter().take(64)).map(|r| r.end(limit)).min();
+        let queued = self.joins.iter().chain(&self.peers).chain(self.queue.first().map(|f| f.1));
+        let queued = queued.map(|r| r.end(limit)).min();
         let open = self.open.values().map(|r| r.end(limit + GRACE)).min().unwrap_or(Time::NEVER);
         let resume = match self.turn() {
             None => self.late_at().max(self.paused_until),
@@ -399,16 +421,10 @@ impl<P> SaClient<P> {
     /// Takes everything out, because the port is gone.
     pub fn drain(&mut self) -> Vec<P> {
         (self.paused_until, self.idle_until) = (Time(0), Time(0));
-        let open = self.open.drain().map(|(_, r)| r.who);
-        let all: Vec<P> = self
-            .joins
-            .drain(..)
-            .chain(self.queue.drain(..))
-            .chain(self.peers.drain(..))
-            .chain(self.idle.drain(..))
-            .map(|r| r.who)
-            .chain(open)
-            .collect();
+        let mut all: Vec<P> = self.joins.drain(..).map(|r| r.who).collect();
+        all.extend(self.queue.drain());
+        all.extend(self.peers.drain(..).chain(self.idle.drain(..)).map(|r| r.who));
+        all.extend(self.open.drain().map(|(_, r)| r.who));
         all
     }
 }

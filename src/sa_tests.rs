@@ -6,6 +6,8 @@ use crate::sa_answer::path_fits;
 use ibacm_wire::Gid;
 use ibacm_wire::client::Status;
 
+const A: Cause = Cause::client(1);
+
 fn client(depth: usize) -> (SaClient<u32>, Rng) {
     let mut rng = Rng::new(SipKey(1, 2));
     (SaClient::new(SaConfig { depth, timeout_ms: 1000, retries: 1 }, &mut rng), rng)
@@ -29,7 +31,7 @@ fn answer(mad: &SaMad, status: u16) -> SaMad {
 fn depth_limits_what_is_on_its_way_and_the_queue_moves_on_failure() {
     let (mut c, mut rng) = client(1);
     for i in 1..=3 {
-        c.submit(Time(0), u32::from(i), question(i)).unwrap();
+        c.submit(Time(0), A, u32::from(i), question(i)).unwrap();
     }
     let (tid, _) = c.next_to_send(Time(0)).unwrap();
     assert!(c.next_to_send(Time(0)).is_none());
@@ -48,7 +50,7 @@ fn depth_limits_what_is_on_its_way_and_the_queue_moves_on_failure() {
 fn every_status_but_zero_is_a_failure() {
     for status in [0x000c, 0x0100, 0x0200, 0x0300, 0x0400, 0x0500, 0x0600, 0x0700, 0x0900, 0x0301] {
         let (mut c, mut rng) = client(1);
-        c.submit(Time(0), 1, question(1)).unwrap();
+        c.submit(Time(0), A, 1, question(1)).unwrap();
         let (_, mad) = c.next_to_send(Time(0)).unwrap();
         let e = c.received(Time(1), 0, &answer(&mad, status), &mut rng).unwrap().result.unwrap_err();
         assert_eq!(e, SaError::Status(status));
@@ -59,7 +61,7 @@ fn every_status_but_zero_is_a_failure() {
 #[test]
 fn busy_is_asked_again_after_growing_pauses_and_ends() {
     let (mut c, mut rng) = client(2);
-    c.submit(Time(0), 1, question(1)).unwrap();
+    c.submit(Time(0), A, 1, question(1)).unwrap();
     let (mut now, mut tries) = (Time(0), 0);
     loop {
         let (_, mad) = c.next_to_send(now).unwrap();
@@ -80,7 +82,7 @@ fn busy_is_asked_again_after_growing_pauses_and_ends() {
 #[test]
 fn answers_to_something_else_are_not_answers() {
     let (mut c, mut rng) = client(1);
-    c.submit(Time(0), 1, question(1)).unwrap();
+    c.submit(Time(0), A, 1, question(1)).unwrap();
     let (_, mad) = c.next_to_send(Time(0)).unwrap();
     let mut other = answer(&mad, 0);
     other.0[15] ^= 1;
@@ -120,8 +122,8 @@ fn ports_can_be_asked_for_with_the_default_prefix() {
 #[test]
 fn nothing_waits_for_ever() {
     let (mut c, _) = client(1);
-    c.submit(Time(0), 1, question(1)).unwrap();
-    c.submit(Time(0), 2, question(2)).unwrap();
+    c.submit(Time(0), A, 1, question(1)).unwrap();
+    c.submit(Time(0), A, 2, question(2)).unwrap();
     c.next_to_send(Time(0)).unwrap();
     assert!(c.on_time(Time(1_999_999)).is_none());
     assert_eq!(c.on_time(Time(2_000_000)).unwrap().who, 2);
@@ -134,9 +136,9 @@ fn nothing_waits_for_ever() {
 #[test]
 fn joins_go_first_and_a_new_sa_is_asked_again() {
     let (mut c, mut rng) = client(1);
-    c.submit(Time(0), 1, question(1)).unwrap();
+    c.submit(Time(0), A, 1, question(1)).unwrap();
     let m = McMember { mgid: Gid([0xff; 16]), ..McMember::default() };
-    c.submit(Time(0), 2, Ask::Join(m)).unwrap();
+    c.submit_join(Time(0), 2, m).unwrap();
     let (_, mad) = c.next_to_send(Time(0)).unwrap();
     assert_eq!(mad.attribute(), sa::ATTR_MCMEMBER);
     c.resend_all(Time(1));
@@ -154,13 +156,13 @@ fn joins_go_first_and_a_new_sa_is_asked_again() {
 fn a_join_without_an_answer_holds_no_question_up() {
     let (mut c, mut rng) = client(1);
     for i in [1, 2] {
-        c.submit(Time(0), i, Ask::Join(McMember::default())).unwrap();
+        c.submit_join(Time(0), i, McMember::default()).unwrap();
     }
     let (_, join) = c.next_to_send(Time(0)).unwrap();
     assert_eq!(join.attribute(), sa::ATTR_MCMEMBER);
     assert!(c.next_to_send(Time(0)).is_none(), "one join at a time");
-    c.submit(Time(0), 3, question(3)).unwrap();
-    c.submit(Time(0), 4, question(4)).unwrap();
+    c.submit(Time(0), A, 3, question(3)).unwrap();
+    c.submit(Time(0), A, 4, question(4)).unwrap();
     for who in [3, 4] {
         let (_, mad) = c.next_to_send(Time(0)).unwrap();
         assert_eq!(mad.attribute(), sa::ATTR_PATH);
@@ -178,7 +180,7 @@ fn what_nobody_waits_for_is_asked_alone_and_delays_nobody() {
     let (mut c, mut rng) = client(1);
     c.submit_idle(Time(0), 10, question(10)).unwrap();
     c.submit_idle(Time(0), 11, question(11)).unwrap();
-    c.submit(Time(0), 1, question(1)).unwrap();
+    c.submit(Time(0), A, 1, question(1)).unwrap();
     let (_, first) = c.next_to_send(Time(0)).unwrap();
     assert_eq!(first.path().dgid(), Gid([1; 16]));
     assert!(c.next_to_send(Time(0)).is_none() && c.len() == 1);
@@ -188,14 +190,14 @@ fn what_nobody_waits_for_is_asked_alone_and_delays_nobody() {
     let (_, idle) = c.next_to_send(Time(3_000_000)).unwrap();
     assert_eq!(idle.path().dgid(), Gid([10; 16]));
     assert!(c.next_to_send(Time(3_000_000)).is_none(), "one by one");
-    c.submit(Time(3_000_000), 2, question(2)).unwrap();
+    c.submit(Time(3_000_000), A, 2, question(2)).unwrap();
     let (_, second) = c.next_to_send(Time(3_000_000)).expect("the depth is for others");
     assert_eq!(second.path().dgid(), Gid([2; 16]));
     // its "busy" is a pause for its kind alone
     assert!(c.received(Time(3_000_001), 0, &answer(&idle, sa::STATUS_BUSY), &mut rng).is_none());
     c.received(Time(3_000_002), 0, &answer(&second, 0), &mut rng).unwrap();
     assert!(c.next_to_send(Time(3_000_002)).is_none());
-    c.submit(Time(3_000_003), 3, question(3)).unwrap();
+    c.submit(Time(3_000_003), A, 3, question(3)).unwrap();
     let (_, third) = c.next_to_send(Time(3_000_003)).unwrap();
     c.received(Time(3_000_004), 0, &answer(&third, 0), &mut rng).unwrap();
     let resume = c.next_deadline();
@@ -210,7 +212,7 @@ fn what_nobody_waits_for_is_asked_alone_and_delays_nobody() {
 fn a_question_that_was_lost_holds_others_up_for_a_moment() {
     let (mut c, mut rng) = client(1);
     for i in 1..=20u8 {
-        c.submit(Time(0), u32::from(i), question(i)).unwrap();
+        c.submit(Time(0), A, u32::from(i), question(i)).unwrap();
     }
     let (_, lost) = c.next_to_send(Time(0)).unwrap();
     let mut now = Time(0);
@@ -234,7 +236,7 @@ fn a_question_that_was_lost_holds_others_up_for_a_moment() {
 fn an_sa_that_answers_nothing_is_asked_ever_more_rarely() {
     let (mut c, _) = client(1);
     for i in 1..=100u8 {
-        c.submit(Time(0), u32::from(i), question(i)).unwrap();
+        c.submit(Time(0), A, u32::from(i), question(i)).unwrap();
     }
     let (mut now, mut sent) = (Time(0), Vec::new());
     while now < Time(2_000_000) {
@@ -249,7 +251,7 @@ fn an_sa_that_answers_nothing_is_asked_ever_more_rarely() {
 #[test]
 fn an_sa_that_moves_all_the_time_does_not_make_a_question_endless() {
     let (mut c, _) = client(1);
-    c.submit(Time(0), 1, question(1)).unwrap();
+    c.submit(Time(0), A, 1, question(1)).unwrap();
     let mut now = Time(0);
     while c.on_time(now).is_none() {
         c.resend_all(now);
@@ -258,4 +260,64 @@ fn an_sa_that_moves_all_the_time_does_not_make_a_question_endless() {
         assert!(now < Time(20_000_000), "it ends");
     }
     assert!(now >= Time(2_000_000));
+}
+
+#[test]
+fn clients_have_turns_and_leave_places_for_others() {
+    let (mut c, mut rng) = client(8);
+    for i in 1..=100u8 {
+        c.submit(Time(0), A, u32::from(i), question(i)).unwrap();
+    }
+    let mut mads: Vec<SaMad> = std::iter::from_fn(|| c.next_to_send(Time(0)).map(|m| m.1)).collect();
+    assert_eq!(mads.len(), 7, "one place is for somebody else");
+    assert!(c.next_deadline() > Time(0));
+    let other = Cause::client(2);
+    c.submit(Time(0), other, 200, question(200)).unwrap();
+    let (_, mad) = c.next_to_send(Time(0)).expect("the place that was left");
+    assert_eq!(c.received(Time(1), 0, &answer(&mad, 0), &mut rng).unwrap().who, 200);
+    // what is asked already waits for whoever wants it first
+    let last = c.submit(Time(1), A, 201, question(201)).unwrap();
+    c.join(other, last);
+    let (_, mad) = c.next_to_send(Time(1)).unwrap();
+    assert_eq!(mad.path().dgid(), Gid([201; 16]));
+    assert!(c.received(Time(1), 0, &answer(&mads.remove(0), sa::STATUS_BUSY), &mut rng).is_none());
+    assert_eq!(c.len(), 101);
+    c.resend_all(Time(2));
+    assert_eq!(c.len(), 101);
+    c.abandon(A, |who| who % 2 == 0);
+    let mut asked = Vec::new();
+    while let Some((_, mad)) = c.next_to_send(Time(3)) {
+        asked.push(c.received(Time(3), 0, &answer(&mad, 0), &mut rng).unwrap().who);
+    }
+    asked.sort_unstable();
+    assert_eq!(asked, (1..=99).step_by(2).chain([201]).collect::<Vec<_>>(), "what is wanted by others too");
+    assert!(c.is_empty() && c.asked(A) == 0 && c.asked(other) == 0);
+}
+
+#[test]
+fn what_nobody_waits_for_has_a_turn_now_and_then() {
+    let (mut c, mut rng) = client(1);
+    c.submit_idle(Time(0), 1000, question(250)).unwrap();
+    for i in 0..200 {
+        c.submit(Time(100), A, i, question(1)).unwrap();
+    }
+    let order: Vec<u32> = std::iter::from_fn(|| {
+        let (_, mad) = c.next_to_send(Time(101))?;
+        Some(c.received(Time(101), 0, &answer(&mad, 0), &mut rng)?.who)
+    })
+    .collect();
+    assert_eq!(order.iter().position(|who| *who == 1000), Some(32));
+}
+
+#[test]
+fn a_question_of_peers_that_a_client_wants_too_stays_one() {
+    let (mut c, mut rng) = client(1);
+    c.submit_for_peers(Time(0), 1, question(1), 10).unwrap();
+    let (_, mad) = c.next_to_send(Time(0)).unwrap();
+    assert_eq!(c.promote(Time(0), A, |who| *who == 1), None, "it is on its way");
+    assert_eq!(c.asked(A), 1);
+    assert!(c.received(Time(1), 0, &answer(&mad, sa::STATUS_BUSY), &mut rng).is_none());
+    let (_, mad) = c.next_to_send(c.next_deadline()).expect("it is asked again");
+    assert_eq!(c.received(Time(1), 0, &answer(&mad, 0), &mut rng).unwrap().who, 1);
+    assert_eq!((c.asked(A), c.is_empty()), (0, true));
 }

@@ -26,6 +26,10 @@ use crate::{sock, token};
 
 /// Clients that one call of [`Server::run_pending`] serves.
 pub const CLIENTS_PER_TURN: usize = 256;
+/// Requests that clients may have under way together, and one each beside. Of those that are still free each client may have
+/// one in [`SHARES`]: who has more is not read until there are fewer, so that there is always room for others.
+const MAX_ACTIVE: usize = 12_288;
+const SHARES: usize = 16;
 /// Clocks that one call of [`Server::on_time`] lets run out.
 const TIMERS_PER_TURN: usize = 1024;
 /// How long a client may take from the first byte of a message to its last, in microseconds.
@@ -64,6 +68,8 @@ pub struct Counters {
     pub closed_overflow: u64,
     /// Times that accepting paused.
     pub paused: u64,
+    /// Times that a client was not read because others had many requests under way.
+    pub held: u64,
 }
 
 /// What an event says about a connection.
@@ -168,13 +174,16 @@ impl Server {
 
     /// One turn of one connection.
     fn serve(&mut self, id: ClientId, now_us: u64, svc: &mut impl Service) {
+        let share = self.share();
         let Some(conn) = self.slots.get_mut(id) else { return };
         let before = usize::from(conn.in_flight);
+        conn.share = share;
         let after = conn.turn(id, &mut self.buf, &mut self.out, svc);
         let waiting = usize::from(conn.in_flight);
         let clock = conn.deadline != 0;
         // nothing waits, as before: the books are right
         let books = conn.accounted != 0 || conn.writing || conn.buffered() != 0;
+        self.counters.held += u64::from(conn.is_held());
         let again = after.again && !conn.queued;
         conn.queued |= again;
         self.active = (self.active + waiting).saturating_sub(before);
@@ -197,6 +206,12 @@ impl Server {
         if books && let Err(reason) = self.keep_books(id) {
             self.close(id, reason, svc);
         }
+    }
+
+    /// How many requests each client may have under way.
+    fn share(&self) -> u16 {
+        let share = MAX_ACTIVE.saturating_sub(self.active) / SHARES;
+        u16::try_from(share).unwrap_or(u16::MAX).clamp(1, MAX_IN_FLIGHT)
     }
 
     /// Brings the sum of buffered bytes and the interest in write events up to date.
@@ -225,10 +240,12 @@ impl Server {
 
     /// A late reply: one whole message. A client that is gone is ignored.
     pub fn reply(&mut self, id: ClientId, bytes: &[u8]) {
+        let share = self.share();
         let Some(conn) = self.slots.get_mut(id) else { return };
         if conn.in_flight > 0 {
             self.active = self.active.saturating_sub(1);
         }
+        conn.share = share;
         let mut turn = conn.reply(bytes);
         if let Err(reason) = self.keep_books(id)
             && let Some(conn) = self.slots.get_mut(id)

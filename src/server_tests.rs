@@ -233,6 +233,39 @@ fn late_replies_come_in_the_order_of_completion() {
 }
 
 #[test]
+fn clients_share_what_may_be_under_way() {
+    let mut bench = Bench::new();
+    let mut greedy: Vec<(UnixStream, ClientId)> = (0..200).map(|_| bench.client()).collect();
+    for (client, _) in &mut greedy {
+        let all: Vec<u8> = (0..u64::from(MAX_IN_FLIGHT)).flat_map(|tid| request(17, tid, LATE)).collect();
+        client.write_all(&all).unwrap();
+    }
+    bench.settle();
+    let active = bench.server.active();
+    assert!((MAX_ACTIVE / 2..MAX_ACTIVE + 200).contains(&active), "{active}");
+    assert!(bench.server.counters().held > 0);
+    // one more is read
+    let (mut late, _) = bench.client();
+    late.write_all(&request(17, 1, LATE)).unwrap();
+    bench.settle();
+    assert_eq!(bench.server.active(), active + 1);
+    // and all are answered in the end
+    let mut answered = 0;
+    while bench.server.active() > 0 {
+        answered += bench.server.active();
+        bench.answer_all();
+        bench.settle();
+        for (client, _) in &mut greedy {
+            client.set_nonblocking(true).unwrap();
+            while client.read(&mut [0; 4096]).is_ok() {}
+            client.set_nonblocking(false).unwrap();
+        }
+        bench.settle();
+    }
+    assert_eq!(answered, 200 * usize::from(MAX_IN_FLIGHT) + 1);
+}
+
+#[test]
 fn reading_stops_at_too_many_requests_in_flight() {
     let mut bench = Bench::new();
     let (mut client, _) = bench.client();

@@ -10,11 +10,20 @@ use ibacm_wire::sa::SaMad;
 
 use super::plugged::{AskId, Call, MadToken, ProviderId};
 use crate::cache::DestId;
+use crate::local_service::is_kernel;
 use crate::time::Time;
+use crate::turns::Cause;
 
 /// A client connection, as its server names it.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct ClientId(pub u64);
+
+impl ClientId {
+    /// For whom it asks. The kernel's questions have a number each.
+    pub(super) fn cause(self) -> Cause {
+        if is_kernel(self) { Cause::KERNEL } else { Cause::client(self.0) }
+    }
+}
 
 /// A port of a device.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]

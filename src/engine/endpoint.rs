@@ -1,6 +1,7 @@
 //! An endpoint: a partition of a port, with its addresses, groups, destinations and whoever waits for them.
 
 use std::collections::VecDeque;
+use std::time::Duration;
 
 use ibacm_wire::Gid;
 use ibacm_wire::client::{COUNTERS, Entry, MORE};
@@ -16,12 +17,16 @@ use super::plugged::ProviderId;
 use super::refresh::Refreshes;
 use crate::addr::Addr;
 use crate::arp::Arp;
+use crate::bucket::Bucket;
 use crate::cache::{Cache, DestId};
 use crate::map::Map;
 use crate::time::Time;
 
 /// Responses that wait for their turn to be sent; a peer whose response is dropped asks again.
 pub(super) const MAX_RESPONSES: usize = 4096;
+/// Questions to the SA that peers may cause: so many at once, as when a job of that many hosts starts, and then one in
+/// this time. A peer for which there is none has its response all the same.
+pub(super) const PEER_QUESTIONS: Bucket = Bucket::new(1024, Duration::from_millis(10));
 /// Peers that wait for one destination to be resolved. There is one such peer, asking again and again.
 pub(super) const MAX_PEER_WAITERS: usize = 4;
 
@@ -67,10 +72,14 @@ impl Pending {
 #[derive(Default)]
 pub(super) struct Pending {
     pub waiters: Vec<Waiter>,
+    /// The client whose request began it.
+    pub asker: Option<ClientId>,
     /// The open multicast request.
     pub tid: Option<u64>,
     /// The own address that the request is to name.
     pub source: Option<Box<Addr>>,
+    /// The number of the question to the SA.
+    pub question: Option<u64>,
     /// When the SA was last asked for the path, and how often again because of what it told meanwhile.
     pub asked: Time,
     pub again: u8,
@@ -159,6 +168,8 @@ pub(super) struct Endpoint {
     pub responses_sent: usize,
     /// Destinations that the group was asked about because of a peer's claim, and when.
     pub verified: Map<DestId, Time>,
+    /// Questions to the SA that peers may cause.
+    pub peer_questions: Bucket,
     pub announcement: Announcement,
     pub counters: [u64; COUNTERS],
     pub more: [u64; MORE],

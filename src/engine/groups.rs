@@ -146,7 +146,7 @@ impl Engine {
         let who = SaWho::Join { ep, group, life };
         let sa = &mut self.ports[port.0 as usize].sa;
         let submitted = match urgent {
-            true => sa.submit(now, who, Ask::Join(rec)),
+            true => sa.submit_join(now, who, rec),
             false => sa.submit_idle(now, who, Ask::Join(rec)),
         };
         if submitted.is_err() {

@@ -89,7 +89,7 @@ impl Engine {
         }
         let e = &mut self.eps[ep.0 as usize];
         if e.has_addr(&from) {
-            return Err((More::ClaimsRefused, "it claims an own address"));
+            return Err(self.claimed(rx, &from, "it claims an own address"));
         }
         let known = e.cache.find(&from);
         let known = self.preloaded_dest(now, ep, known, &from);
@@ -101,7 +101,7 @@ impl Engine {
             None => e.cache.insert(&from, Origin::Learned, true).ok_or((More::PeersRefused, "the table is full"))?,
         };
         if e.cache.get(dest).is_some_and(|d| !d.is_learned() && d.path.dgid() != rx.sgid) {
-            return Err((More::ClaimsRefused, "it claims a preloaded address"));
+            return Err(self.claimed(rx, &from, "it claims a preloaded address"));
         }
         if self.contradicts(now, ep, dest, rx) {
             return self.verify(now, ep, dest, mine.then_some((&wanted, r.tid)));
@@ -123,6 +123,14 @@ impl Engine {
             self.route_or_fail(now, ep, dest);
         }
         Ok(())
+    }
+
+    /// An address is claimed that is not for others to have. That may be a lie, or two hosts have been given one address.
+    fn claimed(&mut self, rx: &Rx, addr: &Addr, why: &'static str) -> Dropped {
+        if !self.ports.iter().any(|p| p.info.gids.contains(&rx.sgid)) {
+            self.log(1, || format!("{} LID {} says that it has {addr}: {why}", rx.sgid, rx.slid));
+        }
+        (More::ClaimsRefused, why)
     }
 
     /// Whether somebody else is known to have the address of `dest`.

@@ -21,6 +21,7 @@ use crate::map::Map;
 use crate::sa::{Ask, SaError};
 use crate::sorted::sort_by_key;
 use crate::time::Time;
+use crate::turns::Cause;
 
 /// Open questions of a provider: one that answers none takes nothing from the others.
 const MAX_ASKS: usize = 16_384;
@@ -292,7 +293,7 @@ impl Engine {
         };
         let who = SaWho::Provider { token, tid: mad.tid() };
         let sa = &mut self.ports[port.0 as usize].sa;
-        if sa.submit(now, who, Ask::Mad(Box::new(*mad))).is_err() {
+        if sa.submit(now, Cause::PROVIDERS, who, Ask::Mad(Box::new(*mad))).is_err() {
             return self.actions.push_back(Action::MadDone { token, result: Err(libc::ENOMEM) });
         }
         self.pump_sa(now, port);

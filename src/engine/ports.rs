@@ -6,7 +6,7 @@ use super::Engine;
 use super::action::{Action, EpId, PortId};
 use super::doubt::News;
 use super::doubt::doubt;
-use super::endpoint::{Endpoint, GroupState};
+use super::endpoint::{Endpoint, GroupState, PEER_QUESTIONS};
 use super::local::same_partition;
 use super::notices::Notices;
 use super::plugged::{ProviderId, Shown, is_another};
@@ -323,6 +323,7 @@ impl Engine {
             arp: Arp::new(self.config.arp(subnet_timeout)),
             refreshes: Refreshes::new(),
             verified: Default::default(),
+            peer_questions: PEER_QUESTIONS,
             responses: VecDeque::new(),
             responses_sent: 0,
             announcement: Default::default(),

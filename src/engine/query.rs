@@ -68,7 +68,7 @@ impl Engine {
         let port = self.eps[ep.0 as usize].port;
         self.count(Some(ep), Counter::RouteQuery);
         let who = SaWho::Query(Box::new(Query { ep, client, header: h, flags: entry.flags }));
-        if self.ports[port.0 as usize].sa.submit(now, who, Ask::Path(path)).is_err() {
+        if self.ports[port.0 as usize].sa.submit(now, client.cause(), who, Ask::Path(path)).is_err() {
             return Err((Some(ep), Status::Enomem));
         }
         self.pump_sa(now, port);

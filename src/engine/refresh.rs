@@ -5,8 +5,8 @@
 //! When that part begins differs from entry to entry, so that what was learned together does not expire together. What
 //! nobody asks for expires.
 //!
-//! Nobody waits for these questions, so they wait for everybody: the SA is asked while it is asked nothing else, and by
-//! multicast a few questions at a time, while no other waits for its turn. One that is not answered makes nothing
+//! Nobody waits for these questions, so they wait for everybody: the SA is asked while it is asked nothing else or after
+//! many other questions, and by multicast a few questions at a time, while no other waits for its turn. One that is not answered makes nothing
 //! worse: what is known stays good until it expires, and is asked for again after growing pauses until then.
 
 use std::time::Duration;

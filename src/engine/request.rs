@@ -21,11 +21,12 @@ use crate::cache::{DestId, Origin, State};
 use crate::keyed::SipKey;
 use crate::table::Table;
 use crate::time::Time;
+use crate::turns::Cause;
 
 /// Source choices that are remembered.
 const MAX_ROUTES: usize = 65_536;
 
-/// Look-ups under way, beside which none is started that nobody waits for.
+/// Look-ups under way that nobody waits for, beside which no other such is started.
 const CROWD: usize = 1024;
 
 /// What became of a request.
@@ -266,11 +267,12 @@ impl Engine {
         self.lookup(now, ep, id, &dest, None, nodelay, Asker { client, tid, tells_source: false, request: None }, out)
     }
 
-    /// Whether so much is being asked that look-ups which nobody waits for are not started: there is no end to how many
-    /// of them a client can make, and those that somebody waits for would queue behind them.
+    /// Whether so much is being asked that nobody waits for that no more of it is started: there is no end to how many such
+    /// look-ups a client can make.
     fn is_crowded(&self, ep: EpId) -> bool {
         let e = &self.eps[ep.0 as usize];
-        e.arp.len() + e.await_group.len() >= CROWD || self.ports[e.port.0 as usize].sa.len() >= CROWD
+        let (sa, nobody) = (&self.ports[e.port.0 as usize].sa, Cause::NOBODY);
+        e.arp.opened(nobody) + sa.asked(nobody) + e.await_group.len() >= CROWD
     }
 
     /// Answers from the cache, or starts what is needed and lets the client wait.
@@ -325,7 +327,11 @@ impl Engine {
             State::Failed(code) => return Err(fail(failed_status(code))),
             _ => {}
         }
-        let started = match d.state {
+        let state = d.state;
+        if unconfirmed || matches!(state, State::Init | State::AddrResolved) {
+            e.pending.or_default(id).asker = (!nodelay).then_some(asker.client);
+        }
+        let started = match state {
             _ if unconfirmed => self.confirm(now, ep, id, source.as_ref()),
             State::Init => self.start(now, ep, id, source.as_ref()),
             State::AddrResolved => {

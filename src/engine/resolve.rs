@@ -110,7 +110,8 @@ impl Engine {
             e.await_group.push_back((now.plus(limits.timeout * (limits.retries + 1)), dest));
             e.wait_until(now.plus(limits.timeout), dest);
         } else {
-            let tid = e.arp.start(dest, &mut self.rng).ok_or(Status::Enomem)?;
+            let cause = self.waiters.cause(e.pending.get(&dest));
+            let tid = e.arp.start(dest, cause, &mut self.rng).ok_or(Status::Enomem)?;
             e.pending.or_default(dest).tid = Some(tid);
         }
         let e = &mut self.eps[ep.0 as usize];
@@ -140,7 +141,8 @@ impl Engine {
                 }
                 continue;
             }
-            match e.arp.start(dest, &mut self.rng) {
+            let cause = self.waiters.cause(e.pending.get(&dest));
+            match e.arp.start(dest, cause, &mut self.rng) {
                 Some(tid) => e.pending.or_default(dest).tid = Some(tid),
                 None => self.fail(now, ep, dest, Status::Enomem, "too many requests are open"),
             }
@@ -248,16 +250,26 @@ impl Engine {
         pending.asked = now;
         pending.first_asked.get_or_insert(now);
         let for_peers = pending.is_for_peers();
+        let cause = self.waiters.cause(Some(pending));
         e.cache.pin(dest, true);
         let (sa, ask) = (&mut self.ports[port.0 as usize].sa, Ask::Path(question));
-        let submitted = if for_peers {
+        let limited = for_peers && !e.peer_questions.take(now);
+        let submitted = if limited {
+            Err(who)
+        } else if for_peers {
             // they are not to hold so many entries that there are none for clients
-            sa.submit_for_peers(now, who, ask, self.config.max_destinations / 4)
+            sa.submit_for_peers(now, who, ask, self.config.max_destinations / 4).map(|()| None)
         } else {
-            sa.submit(now, who, ask)
+            sa.submit(now, cause, who, ask).map(Some)
         };
-        self.count(Some(ep), Counter::RouteQuery);
-        submitted.map_err(|_| Status::Enomem)
+        if let Ok(question) = submitted {
+            e.pending.or_default(dest).question = question;
+        }
+        match limited {
+            true => self.count_more(ep, More::PeersLimited),
+            false => self.count(Some(ep), Counter::RouteQuery),
+        }
+        submitted.map(drop).map_err(|_| Status::Enomem)
     }
 
     /// Sends the SA what it is to be asked now.
@@ -476,15 +488,45 @@ impl Engine {
         ep: EpId,
         dest: DestId,
         client: ClientId,
-        tid: [u8; 8],
+        request: [u8; 8],
         source: Option<Entry>,
     ) {
         self.waiters.add(client);
-        let e = &self.eps[ep.0 as usize];
-        if e.pending.get(&dest).is_some_and(Pending::is_for_peers) {
+        let cause = client.cause();
+        let e = &mut self.eps[ep.0 as usize];
+        let (tid, question, for_peers) =
+            e.pending.get(&dest).map(|p| (p.tid, p.question, p.is_for_peers())).unwrap_or_default();
+        tid.into_iter().for_each(|tid| e.arp.join(cause, tid));
+        let sa = &mut self.ports[e.port.0 as usize].sa;
+        question.into_iter().for_each(|number| sa.join(cause, number));
+        if for_peers {
             let is_it = |who: &SaWho| matches!(who, SaWho::Route { ep: e, dest: d, .. } if (*e, *d) == (ep, dest));
-            self.ports[e.port.0 as usize].sa.promote(now, is_it);
+            let question = sa.promote(now, cause, is_it);
+            e.pending.or_default(dest).question = question;
         }
-        self.wait(ep, dest, Waiter::Client { client, tid, source: source.map(Box::new) });
+        self.wait(ep, dest, Waiter::Client { client, tid: request, source: source.map(Box::new) });
+    }
+
+    /// Nobody waits for `dest` any more: what is not under way for it is not begun.
+    pub(super) fn give_up(&mut self, ep: EpId, dest: DestId) {
+        let e = &mut self.eps[ep.0 as usize];
+        let asks_sa = e.cache.get(dest).is_some_and(|d| d.state == State::QueryRoute);
+        let question = e.pending.get(&dest).and_then(|p| p.question);
+        let waits = question.and_then(|number| self.ports[e.port.0 as usize].sa.cancel(number)).is_some();
+        if asks_sa && !waits {
+            // the answer comes soon, and somebody may want it later
+            return;
+        }
+        drop(self.take_pending(ep, dest));
+        let cache = &mut self.eps[ep.0 as usize].cache;
+        let Some(d) = cache.get_mut(dest) else { return };
+        d.epoch = d.epoch.wrapping_add(1);
+        if d.peer.qpn != 0 {
+            d.state = State::AddrResolved;
+        } else if d.is_learned() {
+            cache.remove(dest);
+        } else {
+            d.state = State::Init;
+        }
     }
 }

@@ -1,6 +1,7 @@
 //! The engine as a whole, in virtual time.
 
 mod announce;
+mod fairness;
 mod fallback;
 mod floods;
 mod groups;

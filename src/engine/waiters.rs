@@ -4,7 +4,9 @@
 //! asking and leaving costs the service little time and little memory.
 
 use super::action::ClientId;
+use super::endpoint::{Pending, Waiter};
 use crate::map::Map;
+use crate::turns::Cause;
 
 /// Look-ups that clients wait for at most, all together.
 const MAX: usize = 1 << 18;
@@ -61,6 +63,17 @@ impl Waiters {
     /// Whether `client` has left.
     pub fn is_gone(&self, client: ClientId) -> bool {
         self.gone.contains_key(&client)
+    }
+
+    /// For whom a destination is asked: a client that is still there, if any.
+    pub fn cause(&self, pending: Option<&Pending>) -> Cause {
+        let Some(pending) = pending else { return Cause::NOBODY };
+        let clients = pending.asker.into_iter().chain(pending.waiters.iter().filter_map(Waiter::client));
+        match clients.into_iter().find(|c| !self.is_gone(*c)) {
+            Some(client) => client.cause(),
+            None if pending.is_for_peers() => Cause::PEERS,
+            None => Cause::NOBODY,
+        }
     }
 
     /// Look-ups that are waited for.

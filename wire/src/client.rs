@@ -229,6 +229,10 @@ more_counters! {
         "Lines of the log left out since their cause had written too many";
     LogLost, "Log Lost", "log_lost", Service,
         "Lines that the log's target did not take";
+    PeersLimited, "Peers Limited", "peers_limited", Endpoint,
+        "Questions to the subnet administrator left out since hosts that ask this one had caused too many";
+    ClientsHeld, "Clients Held", "clients_held", Service,
+        "Times that a client was not read for a while since clients had many requests under way";
 }
 
 /// A message's header, its numbers in host order.

@@ -2,10 +2,10 @@
 
 use std::time::{Duration, Instant};
 
-use super::sim::{MS, Net, S, US, gid, ip, ip_kind, nobody, octets, path};
+use super::sim::{MS, Net, S, US, counted, gid, ip, ip_kind, nobody, octets, path};
 use super::{from, to};
 use crate::engine::{Config, EpId, PortInfo, Rx};
-use ibacm_wire::client::Entry;
+use ibacm_wire::client::{Entry, More};
 use ibacm_wire::datagram::{Datagram, Groups, Request, group_gid};
 use ibacm_wire::{Gid, PathRecord};
 use std::net::IpAddr;
@@ -169,4 +169,107 @@ fn many_that_move_are_looked_up_and_not_searched_for() {
     let (few, many) = (walk(1), walk(1000));
     assert!(many < 20 * few + Duration::from_millis(5), "{few:?} for one, {many:?} for many");
     net.ask(0, &to_gid(gid(1)), 5 * MS).unwrap();
+}
+
+#[test]
+fn ten_thousand_made_up_peers_cost_the_sa_little_and_clients_nothing() {
+    const KNOWN: u16 = 500;
+    let config = Config { max_destinations: 1000, sa_depth: 32, send_depth: 64, ..Config::default() };
+    let mut net = Net::new(3, &config);
+    let mut ips: Vec<_> = (20_000..20_000 + KNOWN).map(nobody).collect();
+    ips.push(ip(1));
+    net.set_ips(1, &ips);
+    for number in 20_000..20_000 + KNOWN {
+        net.ask(0, &[from(0), super::sim::to_ip(nobody(number))], 2 * MS).expect("an answer");
+    }
+    let (begun, queries) = (net.now, net.path_queries.len());
+    let mut unknown = 0;
+    for number in 0..10_000 {
+        // other addresses, other GIDs and LIDs
+        send(&mut net, EP, 100 + usize::from(number), nobody(number), ip(0));
+        net.run(200 * US);
+        if number % 1000 == 500 {
+            unknown += 1;
+            let mut question = PathRecord::default();
+            question.set_dgid(gid(2));
+            question.set_service_id(unknown);
+            net.ask(0, &[Entry::path(0, &question)], MS).expect("a client's question is asked at once");
+        }
+    }
+    net.run(S);
+    let seconds = (net.now.0 - begun.0) as f64 / S as f64;
+    let asked = (net.path_queries.len() - queries) as f64 - unknown as f64;
+    assert!(asked <= 1024.0 + 100.0 * seconds + 1.0, "{asked} questions in {seconds} s");
+    assert!(counted(&net, More::PeersLimited) as f64 >= 10_000.0 - 1025.0 - 100.0 * seconds);
+    assert!(net.hosts[0].engine.eps[0].cache.len() <= 1010);
+    for number in 20_000..20_000 + KNOWN {
+        net.ask(0, &[from(0), super::sim::to_ip(nobody(number))], 0).expect("what a client uses stays");
+    }
+    assert!(net.hosts[0].engine.eps[0].pending.is_empty());
+}
+
+#[test]
+fn a_peer_without_a_question_left_has_its_response_and_its_turn_later() {
+    let mut net = Net::new(4, &Config { sa_depth: 32, send_depth: 64, ..Config::default() });
+    // not when the next one may be asked
+    for number in 0..2950 {
+        request(&mut net, nobody(number), ip(0));
+        net.run(100 * US);
+    }
+    let (sent, queries) = (net.sent.len(), net.path_queries.len());
+    send(&mut net, EP, 3, ip(3), ip(0));
+    net.run(100 * US);
+    assert_eq!((net.sent.len() - sent, net.path_queries.len() - queries), (1, 0));
+    net.run(S);
+    send(&mut net, EP, 3, ip(3), ip(0));
+    net.run(MS);
+    assert_eq!((net.sent.len() - sent, net.path_queries.len() - queries), (2, 1));
+}
+
+#[test]
+fn datagrams_that_mean_nothing_are_dropped_and_counted() {
+    let mut net = Net::new(3, &Config::default());
+    net.ask(0, &[from(0), to(1)], 5 * MS).unwrap();
+    let (response, sent) =
+        (net.sent.iter().rev().find(|s| s.0 == 1).expect("host 1 responded").1.clone(), net.sent.len());
+    let rx = |host: usize, dgid| Rx { sgid: gid(host), dgid, slid: 10 + host as u16, src_qp: 0x666, dlid_path_bits: 0 };
+    let group = group_gid(0xffff, 3, 4);
+    let kind = ip_kind() as u8;
+    let wanted = |ip| {
+        let mut bytes = [0; 64];
+        let octets = octets(ip);
+        bytes[..octets.len()].copy_from_slice(&octets);
+        bytes
+    };
+    let ask = Request {
+        tid: 9,
+        dest_type: kind,
+        dest: wanted(ip(0)),
+        src_type: kind,
+        src: wanted(nobody(1)),
+        groups: Groups::new([group]),
+    };
+    let good = Datagram::Request(ask).emit();
+    let mut many = good;
+    many[20] = 255;
+    let mut foreign = response.clone();
+    foreign[8..16].copy_from_slice(&77_u64.to_be_bytes());
+    let cases: [(&str, Rx, Vec<u8>); 6] = [
+        ("more groups than fit", rx(2, group), many.to_vec()),
+        ("an answer once more", rx(1, gid(0)), response.clone()),
+        ("an answer from somebody else", rx(2, gid(0)), response),
+        ("an answer to what was never asked", rx(1, gid(0)), foreign),
+        ("half a datagram", rx(2, group), good[..100].to_vec()),
+        ("from a group", Rx { sgid: group, ..rx(2, group) }, good.to_vec()),
+    ];
+    for (number, (what, rx, payload)) in cases.into_iter().enumerate() {
+        for time in 1..=2 {
+            net.hosts[0].engine.datagram(net.now, EP, &rx, &payload);
+            let dropped = [More::DatagramsMalformed, More::DatagramsUnasked].map(|c| counted(&net, c));
+            assert_eq!(dropped[0] + dropped[1], 2 * number as u64 + time, "{what}");
+        }
+        net.run(MS);
+    }
+    assert_eq!(net.sent.len(), sent);
+    assert_eq!(path(&net.ask(0, &[from(0), to(1)], 0).unwrap()).dgid(), gid(1));
 }

@@ -159,12 +159,20 @@ fn claim(addr: &[u8]) -> Vec<u8> {
 
 #[test]
 fn nobody_takes_an_own_address_away() {
-    let mut net = Net::new(2, &Config::default());
+    let mut net = Net::new(2, &Config { log_level: 1, ..Config::default() });
     let liar = rx(gid(5), group_gid(0xffff, 3, 4));
     let own = super::octets(ip(0));
     net.hosts[0].engine.datagram(net.now, EP, &liar, &claim(&own));
     assert_eq!(counted(&net, More::ClaimsRefused), 1);
     assert_eq!(path(&net.ask(0, &[from(0), to(0)], 0).unwrap()).dgid(), gid(0));
+    net.run(MS);
+    let said =
+        |net: &Net| net.log.iter().filter(|(level, text)| *level == 1 && text.contains("says that it has")).count();
+    assert_eq!(said(&net), 1, "{:?}", net.log);
+    // who has another port of this host is no liar
+    net.hosts[0].engine.datagram(net.now, EP, &rx(gid(0), group_gid(0xffff, 3, 4)), &claim(&own));
+    net.run(MS);
+    assert_eq!((said(&net), counted(&net, More::ClaimsRefused)), (1, 2));
 }
 
 #[test]
