@@ -14,6 +14,7 @@ use ibacm_wire::datagram::Groups;
 use crate::cache::DestId;
 use crate::keyed::Rng;
 use crate::time::Time;
+use crate::window::Window;
 
 /// How long an unanswered request counts against `resolve_depth`.
 pub const YOUNG: Duration = Duration::from_millis(1);
@@ -64,6 +65,7 @@ pub struct Arp {
     aging: VecDeque<(Time, u64)>,
     /// When each transmission's wait for an answer ends.
     waits: BinaryHeap<Reverse<(Time, u64)>>,
+    window: Window,
 }
 
 impl Arp {
@@ -76,6 +78,7 @@ impl Arp {
             young: 0,
             aging: VecDeque::new(),
             waits: BinaryHeap::new(),
+            window: Window::default(),
         }
     }
 
@@ -123,11 +126,12 @@ impl Arp {
 
     /// The next request that is to be sent now, if the depth allows one; it counts as sent, offering these groups.
     pub fn next_to_send(&mut self, now: Time, offered: &Groups) -> Option<(u64, DestId)> {
-        while self.young < self.config.depth {
+        while self.young < self.window.width(self.config.depth) {
             let tid = self.queue.pop_front()?;
             let Some(o) = self.open.get_mut(&tid) else { continue };
             o.sent += 1;
             o.limit = o.limit.min(now.plus(self.config.timeout * (self.config.retries + 1)));
+            self.window.sent(now, self.young == 0);
             o.young = true;
             o.queued = false;
             o.deadline = now.plus(self.config.timeout);
@@ -138,6 +142,16 @@ impl Arp {
             return Some((tid, o.dest));
         }
         None
+    }
+
+    /// A response to the request `tid` came: that says how many more may be sent at a time.
+    pub fn answered(&mut self, now: Time, tid: u64) {
+        // one that was repeated may have been answered the first time
+        if let Some(o) = self.open.get(&tid).filter(|o| o.sent == 1 && !o.queued) {
+            let sent = Time(o.deadline.0.saturating_sub(self.config.timeout.as_micros() as u64));
+            let wanted = !self.queue.is_empty();
+            self.window.answered(now, sent, wanted, self.config.depth);
+        }
     }
 
     /// The destination and offered groups of the open request `tid`.

@@ -7,15 +7,15 @@
 use std::collections::{HashMap, VecDeque};
 use std::time::Duration;
 
-use ibacm_wire::PathRecord;
-use ibacm_wire::notice::InformInfo;
-use ibacm_wire::sa::{self, McMember, SaMad};
+use ibacm_wire::sa::{self, SaMad};
 
 use crate::keyed::Rng;
 use crate::pace::Pace;
 pub use crate::sa_answer::SaError;
 use crate::sa_answer::check;
+pub use crate::sa_question::{Ask, SaConfig};
 use crate::time::Time;
+use crate::window::Window;
 
 /// Questions that wait for their turn at most.
 pub const MAX_QUEUE: usize = 16_384;
@@ -28,37 +28,6 @@ const BUSY_PAUSE_MAX: Duration = Duration::from_secs(2);
 const GRACE: Duration = Duration::from_secs(2);
 /// Questions on their way that no longer keep others from being asked.
 const MAX_LATE: usize = 64;
-
-/// Limits of the client.
-#[derive(Clone, Copy, Debug)]
-pub struct SaConfig {
-    /// Questions on their way at a time.
-    pub depth: usize,
-    /// How long the kernel waits for an answer, in milliseconds.
-    pub timeout_ms: u32,
-    /// How often the kernel asks again.
-    pub retries: u32,
-}
-
-impl SaConfig {
-    /// The time in which a question is answered or fails, once it is on its way.
-    pub fn total(&self) -> Duration {
-        Duration::from_millis(u64::from(self.timeout_ms) * (u64::from(self.retries) + 1))
-    }
-}
-
-/// A question.
-#[derive(Clone, PartialEq, Eq, Debug)]
-pub enum Ask {
-    /// SubnAdmGet(PathRecord) by every component that is not zero.
-    Path(PathRecord),
-    /// Join a multicast group.
-    Join(McMember),
-    /// Subscribe to notices.
-    Inform(InformInfo),
-    /// A provider's, as it is but for its transaction id. Every answer of the SA is one to it.
-    Mad(Box<SaMad>),
-}
 
 /// The answer to a question that was asked on behalf of `who`.
 pub struct Answer<P> {
@@ -126,6 +95,7 @@ pub struct SaClient<P> {
     /// As `paused_until`, for what nobody waits for.
     idle_until: Time,
     pace: Pace,
+    window: Window,
 }
 
 impl<P> SaClient<P> {
@@ -142,6 +112,7 @@ impl<P> SaClient<P> {
             paused_until: Time(0),
             idle_until: Time(0),
             pace: Pace::default(),
+            window: Window::default(),
         }
     }
 
@@ -223,17 +194,23 @@ impl<P> SaClient<P> {
         }
     }
 
-    /// The queue whose turn it is, as far as the depth goes: joins and other questions have it each for itself.
+    /// How many may be on their way now.
+    fn width(&self) -> usize {
+        self.window.width(self.config.depth)
+    }
+
+    /// The queue whose turn it is, as far as the window goes: joins and other questions have it each for itself.
     fn turn(&self) -> Option<Turn> {
         if self.joins.is_empty() && self.queue.is_empty() && self.peers.is_empty() {
             return (!self.idle.is_empty() && self.open.is_empty()).then_some(Turn::Idle);
         }
+        let width = self.width();
         let counted = self.open.values().filter(|r| !r.idle && !r.late);
         let joins = counted.clone().filter(|r| matches!(r.ask, Ask::Join(_))).count();
-        if !self.joins.is_empty() && joins < self.config.depth {
+        if !self.joins.is_empty() && joins < width {
             return Some(Turn::Join);
         }
-        if counted.count() - joins >= self.config.depth {
+        if counted.count() - joins >= width {
             return None;
         }
         if !self.queue.is_empty() {
@@ -241,27 +218,45 @@ impl<P> SaClient<P> {
         }
         // also those that are late: what peers can make does not use up what clients have for that
         let peers = self.open.values().filter(|r| r.peers).count();
-        (!self.peers.is_empty() && peers < (self.config.depth / 2).max(1)).then_some(Turn::Peers)
+        (!self.peers.is_empty() && peers < (width / 2).max(1)).then_some(Turn::Peers)
     }
 
-    /// When the oldest question that keeps others waiting becomes late.
+    /// Since when the oldest question is on its way that keeps others waiting, with its transaction id.
+    fn oldest(&self) -> Option<(Time, u32)> {
+        let blocks = self.open.iter().filter(|(_, r)| self.is_in_the_way(r));
+        blocks.map(|(tid, r)| (r.since, *tid)).min()
+    }
+
+    fn is_in_the_way(&self, r: &Request<P>) -> bool {
+        let queue = if matches!(r.ask, Ask::Join(_)) { self.joins.is_empty() } else { self.queue.is_empty() };
+        !r.idle && !r.late && !queue
+    }
+
+    /// When it becomes late.
     fn late_at(&self) -> Time {
         let waiting = !(self.joins.is_empty() && self.queue.is_empty());
         let late = self.open.values().filter(|r| r.late).count();
-        if waiting && self.turn().is_none() && late < MAX_LATE { self.pace.late_at() } else { Time::NEVER }
+        if !waiting || self.turn().is_some() || late >= MAX_LATE + self.config.depth {
+            return Time::NEVER;
+        }
+        self.oldest().map_or(Time::NEVER, |(since, _)| self.pace.late_at(since))
     }
 
+    /// A question that others have overtaken is lost; if none is answered any more all are late.
     fn find_late(&mut self, now: Time) {
         if self.late_at() > now {
             return;
         }
-        let (joins, others) = (!self.joins.is_empty(), !self.queue.is_empty());
-        let in_the_way = |r: &Request<P>| if matches!(r.ask, Ask::Join(_)) { joins } else { others };
-        let blocks = |r: &&mut Request<P>| !r.idle && !r.late && in_the_way(r);
-        if let Some(oldest) = self.open.values_mut().filter(blocks).min_by_key(|r| r.since) {
-            oldest.late = true;
+        let Some((since, tid)) = self.oldest() else { return };
+        let mut late = vec![tid];
+        if self.pace.is_overtaken(since) {
+            self.window.halve(now, since);
+        } else {
+            late.extend(self.open.iter().filter(|(_, r)| self.is_in_the_way(r)).map(|(tid, _)| tid));
+            self.window.silent(now);
+            self.pace.stalled(now);
         }
-        self.pace.stalled(now);
+        self.open.iter_mut().filter(|(tid, _)| late.contains(tid)).for_each(|(_, r)| r.late = true);
     }
 
     /// The next MAD that is to be sent now, and the transaction id in it (32 bits: the kernel owns the rest).
@@ -278,9 +273,11 @@ impl<P> SaClient<P> {
             Turn::Idle => self.idle.pop_front()?,
         };
         (request.since, request.late) = (now, false);
-        if self.open.values().all(|r| r.late || r.idle) {
+        let alone = self.open.values().all(|r| r.late || r.idle);
+        if alone {
             self.pace.begin(now);
         }
+        self.window.sent(now, alone);
         loop {
             self.next_tid = self.next_tid.wrapping_add(1);
             if self.next_tid != 0 && !self.open.contains_key(&self.next_tid) {
@@ -288,16 +285,7 @@ impl<P> SaClient<P> {
             }
         }
         let tid = self.next_tid;
-        let mad = match &request.ask {
-            Ask::Path(p) => SaMad::path_query(u64::from(tid), p),
-            Ask::Join(m) => SaMad::membership(sa::METHOD_SET, u64::from(tid), m, sa::JOIN_MASK),
-            Ask::Inform(i) => SaMad::subscription(u64::from(tid), i),
-            Ask::Mad(m) => {
-                let mut mad = **m;
-                mad.set_tid(u64::from(tid));
-                mad
-            }
-        };
+        let mad = request.ask.mad(tid);
         self.open.insert(tid, request);
         Some((tid, mad))
     }
@@ -308,16 +296,19 @@ impl<P> SaClient<P> {
         let tid = mad.tid() as u32;
         let open = self.open.get(&tid)?;
         if umad_status != 0 {
-            let who = self.open.remove(&tid)?.who;
-            return Some(Answer { who, result: Err(SaError::Timeout) });
+            let request = self.open.remove(&tid)?;
+            if !request.late {
+                self.window.halve(now, request.since);
+            }
+            return Some(Answer { who: request.who, result: Err(SaError::Timeout) });
         }
         if !mad.is_sa() || mad.method() & sa::METHOD_RESP == 0 {
             return None;
         }
         let result = check(&open.ask, mad);
         let mut request = self.open.remove(&tid)?;
-        self.pace.answered(now, (!request.late).then(|| request.since.until(now)));
         let busy = result == Err(SaError::Status(sa::STATUS_BUSY));
+        self.answered(now, &request, busy);
         if busy && matches!(request.ask, Ask::Inform(_)) {
             // whoever subscribes has time: no other question is to wait for that
             return Some(Answer { who: request.who, result: Err(SaError::Busy) });
@@ -338,6 +329,18 @@ impl<P> SaClient<P> {
             return None;
         }
         Some(Answer { who: request.who, result: result.map(|()| *mad) })
+    }
+
+    /// What an answer says of how much may be asked. One to a late question may be that to its repetition.
+    fn answered(&mut self, now: Time, request: &Request<P>, busy: bool) {
+        let since = request.since;
+        self.pace.answered(now, (!request.late).then_some(since));
+        if busy {
+            self.window.halve(now, since);
+        } else if !request.late {
+            let wanted = !(self.joins.is_empty() && self.queue.is_empty() && self.peers.is_empty());
+            self.window.answered(now, since, wanted, self.config.depth);
+        }
     }
 
     /// The MAD of `tid` could not be sent.

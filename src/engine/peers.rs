@@ -176,6 +176,7 @@ impl Engine {
             return Err("a refusal proves nothing");
         }
         let group = e.best_group(&[chosen]).ok_or("it names a group that is not joined")?;
+        e.arp.answered(now, r.tid);
         if e.refreshes.close(r.tid) && self.peer_stays(now, ep, dest, rx, group) {
             return Ok(());
         }

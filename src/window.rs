@@ -1,0 +1,123 @@
+//! How many questions are on their way at a time: few at first, more while answers come soon, fewer when they do not. Pure.
+//!
+//! A depth is what one host may do. What the subnet administrator (SA) gets is that of all hosts: a thousand that start at
+//! once with 32 questions each are 32,000, more than it has room for, and those that are lost are repeated only seconds
+//! later. No host knows what the others do, but each can tell from its answers:
+//!
+//! - A burst begins with [`START`] questions, whatever was possible before: 10 ms without any are enough for others to
+//!   have come. While somebody waits for his turn each answer makes room for one question more, which doubles the window
+//!   in each round trip.
+//! - An answer that takes long has waited behind others, for wires take microseconds: a window that is wider than what
+//!   keeps the other side busy makes queues longer and nothing faster. So there is no growth while an answer takes more
+//!   than four times the least that was seen, and 2 ms; beyond sixteen times that and 4 ms the window is halved. A
+//!   thousand hosts of which each has one question there have a queue of 20 ms, and stay at one.
+//! - What counts as the least is 1 ms at most. Hosts that begin in the crowd have never seen less than its queue, and
+//!   would take it for the way.
+//! - A question that was lost, or answered with "busy", halves it; silence makes it what it was at first. After that it
+//!   grows by one in a round trip, for as long as the burst lasts.
+//!
+//! Halving is done once in a round trip: what was sent before says nothing of what the window is now.
+
+use std::time::Duration;
+
+use crate::time::Time;
+
+/// The window of a burst that begins.
+pub const START: usize = 2;
+/// With nothing on its way for so long, what comes is another burst.
+const IDLE: Duration = Duration::from_millis(10);
+/// For how long a burst remembers that an earlier one was too much.
+const FORGET: Duration = Duration::from_secs(1);
+/// The most that counts as the least time of an answer.
+const LEAST: Duration = Duration::from_millis(1);
+/// No growth beyond so many least times, and [`SLACK`].
+const HOLD: u32 = 4;
+/// Less beyond so many least times, and twice [`SLACK`].
+const TOO_LONG: u32 = 16;
+const SLACK: Duration = Duration::from_millis(2);
+
+/// A window.
+#[derive(Debug)]
+pub struct Window {
+    width: usize,
+    /// Answers since it has last grown by one.
+    credit: usize,
+    /// Up to this width each answer counts for one.
+    threshold: usize,
+    /// The least time that an answer took.
+    least: Duration,
+    /// When it was last made smaller.
+    shrunk: Time,
+    /// When something was last sent or answered.
+    active: Time,
+}
+
+impl Default for Window {
+    fn default() -> Window {
+        Window {
+            width: START,
+            credit: 0,
+            threshold: usize::MAX,
+            least: LEAST,
+            shrunk: Time(0),
+            active: Time(0),
+        }
+    }
+}
+
+impl Window {
+    /// How many may be on their way, `depth` at most and at least one.
+    pub fn width(&self, depth: usize) -> usize {
+        self.width.min(depth).max(1)
+    }
+
+    /// A question goes out; `alone` if no answer is expected otherwise.
+    pub fn sent(&mut self, now: Time, alone: bool) {
+        if alone && self.active.plus(IDLE) <= now {
+            (self.width, self.credit) = (START, 0);
+            if self.shrunk.plus(FORGET) <= now {
+                self.threshold = usize::MAX;
+            }
+        }
+        self.active = now;
+    }
+
+    /// The answer to a question that was sent at `sent` came. `wanted`: others wait for their turn.
+    pub fn answered(&mut self, now: Time, sent: Time, wanted: bool, depth: usize) {
+        self.active = now;
+        let took = sent.until(now);
+        self.least = self.least.min(took);
+        if sent < self.shrunk {
+            return;
+        }
+        if took > self.least.saturating_mul(TOO_LONG) + 2 * SLACK {
+            return self.halve(now, sent);
+        }
+        if took > self.least.saturating_mul(HOLD) + SLACK {
+            self.threshold = self.threshold.min(self.width);
+            return;
+        }
+        if !wanted || self.width >= depth {
+            return;
+        }
+        self.credit += 1;
+        if self.width < self.threshold || self.credit >= self.width {
+            (self.width, self.credit) = (self.width + 1, 0);
+        }
+    }
+
+    /// What was sent at `sent` was lost, or was too much.
+    pub fn halve(&mut self, now: Time, sent: Time) {
+        if sent < self.shrunk {
+            return;
+        }
+        self.width = (self.width / 2).max(1);
+        (self.threshold, self.credit, self.shrunk) = (self.width, 0, now);
+    }
+
+    /// Nothing is answered any more.
+    pub fn silent(&mut self, now: Time) {
+        self.threshold = self.threshold.min((self.width / 2).max(1));
+        (self.width, self.credit, self.shrunk) = (self.width.min(START), 0, now);
+    }
+}
