@@ -131,7 +131,7 @@ impl Arp {
             let Some(o) = self.open.get_mut(&tid) else { continue };
             o.sent += 1;
             o.limit = o.limit.min(now.plus(self.config.timeout * (self.config.retries + 1)));
-            self.window.sent(now, self.young == 0);
+            self.window.begin(now);
             o.young = true;
             o.queued = false;
             o.deadline = now.plus(self.config.timeout);

@@ -273,11 +273,10 @@ impl<P> SaClient<P> {
             Turn::Idle => self.idle.pop_front()?,
         };
         (request.since, request.late) = (now, false);
-        let alone = self.open.values().all(|r| r.late || r.idle);
-        if alone {
+        if self.open.values().all(|r| r.late || r.idle) {
             self.pace.begin(now);
+            self.window.begin(now);
         }
-        self.window.sent(now, alone);
         loop {
             self.next_tid = self.next_tid.wrapping_add(1);
             if self.next_tid != 0 && !self.open.contains_key(&self.next_tid) {

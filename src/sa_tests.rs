@@ -3,7 +3,8 @@
 use super::*;
 use crate::keyed::SipKey;
 use crate::sa_answer::path_fits;
-use ibacm_wire::Gid;
+use ibacm_wire::sa::McMember;
+use ibacm_wire::{Gid, PathRecord};
 use ibacm_wire::client::Status;
 
 fn client(depth: usize) -> (SaClient<u32>, Rng) {

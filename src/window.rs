@@ -23,8 +23,8 @@ use std::time::Duration;
 use crate::time::Time;
 
 /// The window of a burst that begins.
-pub const START: usize = 2;
-/// With nothing on its way for so long, what comes is another burst.
+const START: usize = 1;
+/// With no answer for so long, what comes is another burst.
 const IDLE: Duration = Duration::from_millis(10);
 /// For how long a burst remembers that an earlier one was too much.
 const FORGET: Duration = Duration::from_secs(1);
@@ -48,8 +48,8 @@ pub struct Window {
     least: Duration,
     /// When it was last made smaller.
     shrunk: Time,
-    /// When something was last sent or answered.
-    active: Time,
+    /// When the last answer came.
+    answered: Time,
 }
 
 impl Default for Window {
@@ -60,7 +60,7 @@ impl Default for Window {
             threshold: usize::MAX,
             least: LEAST,
             shrunk: Time(0),
-            active: Time(0),
+            answered: Time(0),
         }
     }
 }
@@ -71,20 +71,19 @@ impl Window {
         self.width.min(depth).max(1)
     }
 
-    /// A question goes out; `alone` if no answer is expected otherwise.
-    pub fn sent(&mut self, now: Time, alone: bool) {
-        if alone && self.active.plus(IDLE) <= now {
+    /// A question goes out, and no answer is known to be on its way.
+    pub fn begin(&mut self, now: Time) {
+        if self.answered.plus(IDLE) <= now {
             (self.width, self.credit) = (START, 0);
             if self.shrunk.plus(FORGET) <= now {
                 self.threshold = usize::MAX;
             }
         }
-        self.active = now;
     }
 
     /// The answer to a question that was sent at `sent` came. `wanted`: others wait for their turn.
     pub fn answered(&mut self, now: Time, sent: Time, wanted: bool, depth: usize) {
-        self.active = now;
+        self.answered = now;
         let took = sent.until(now);
         self.least = self.least.min(took);
         if sent < self.shrunk {

@@ -30,7 +30,9 @@ struct Outcome {
 
 /// Runs a job to its end. With `restart`, the SM ends when a third of the look-ups are done, for three seconds.
 fn job(what: &str, loss: u64, restart: bool) -> Outcome {
-    let mut net = Net::new(HOSTS, &Config::default(), loss, SEED);
+    let d: Vec<usize> = std::env::var("D").unwrap_or("64 32 32 16".into()).split(' ').map(|d| d.parse().unwrap()).collect();
+    let mut net = Net::new(HOSTS, &Config{resolve_depth: d[0], sa_depth: d[1], send_depth: d[2],..Config::default()}, loss, SEED);
+    net.processes = d[3];
     // Joins are over, those that were lost included.
     net.run(Time(30 * S), |_| false);
     let before = counts().1;
@@ -59,9 +61,10 @@ fn job(what: &str, loss: u64, restart: bool) -> Outcome {
     println!("{what}: {HOSTS} hosts, {PAIRS} look-ups, {} processes a host", net.processes);
     println!("  time to completion   {:8.3} s, the slowest look-up {:.3} s", outcome.seconds, outcome.slowest);
     println!(
-        "  multicasts           {:8} ({:.2} a host)",
+        "  multicasts           {:8} ({:.2} a host), {} in the busiest millisecond",
         outcome.multicasts,
-        outcome.multicasts as f64 / HOSTS as f64
+        outcome.multicasts as f64 / HOSTS as f64,
+        net.counts.busiest
     );
     println!("  responses            {:8}", net.counts.unicasts);
     println!("  SA path queries      {:8} ({:.4} a look-up)", outcome.paths, outcome.paths as f64 / PAIRS as f64);
