@@ -11,8 +11,9 @@ use ibacm_wire::sa::{self, SaMad};
 
 use crate::keyed::Rng;
 use crate::pace::Pace;
-pub use crate::sa_answer::SaError;
 use crate::sa_answer::check;
+pub use crate::sa_answer::{Answer, SaError};
+use crate::sa_question::busy_pause;
 pub use crate::sa_question::{Ask, SaConfig};
 use crate::time::Time;
 use crate::window::Window;
@@ -21,21 +22,11 @@ use crate::window::Window;
 pub const MAX_QUEUE: usize = 16_384;
 /// Questions that only peers wait for, and that wait for their turn.
 pub const MAX_PEERS: usize = 256;
-const BUSY_PAUSE: Duration = Duration::from_millis(50);
-const BUSY_PAUSE_MAX: Duration = Duration::from_secs(2);
 /// How much longer than the kernel should need an answer is waited for, in case that the kernel never gives the
 /// question back.
 const GRACE: Duration = Duration::from_secs(2);
 /// Questions on their way that no longer keep others from being asked.
 const MAX_LATE: usize = 64;
-
-/// The answer to a question that was asked on behalf of `who`.
-pub struct Answer<P> {
-    /// As given to [`SaClient::submit`].
-    pub who: P,
-    /// The answer's MAD.
-    pub result: Result<SaMad, SaError>,
-}
 
 struct Request<P> {
     who: P,
@@ -221,15 +212,12 @@ impl<P> SaClient<P> {
         (!self.peers.is_empty() && peers < (width / 2).max(1)).then_some(Turn::Peers)
     }
 
-    /// Since when the oldest question is on its way that keeps others waiting, with its transaction id.
+    /// The oldest question that keeps others waiting: since when, and its transaction id.
     fn oldest(&self) -> Option<(Time, u32)> {
-        let blocks = self.open.iter().filter(|(_, r)| self.is_in_the_way(r));
+        let (joins, others) = (!self.joins.is_empty(), !self.queue.is_empty());
+        let in_the_way = |r: &Request<P>| if matches!(r.ask, Ask::Join(_)) { joins } else { others };
+        let blocks = self.open.iter().filter(|(_, r)| !r.idle && !r.late && in_the_way(r));
         blocks.map(|(tid, r)| (r.since, *tid)).min()
-    }
-
-    fn is_in_the_way(&self, r: &Request<P>) -> bool {
-        let queue = if matches!(r.ask, Ask::Join(_)) { self.joins.is_empty() } else { self.queue.is_empty() };
-        !r.idle && !r.late && !queue
     }
 
     /// When it becomes late.
@@ -248,15 +236,14 @@ impl<P> SaClient<P> {
             return;
         }
         let Some((since, tid)) = self.oldest() else { return };
-        let mut late = vec![tid];
         if self.pace.is_overtaken(since) {
             self.window.halve(now, since);
-        } else {
-            late.extend(self.open.iter().filter(|(_, r)| self.is_in_the_way(r)).map(|(tid, _)| tid));
-            self.window.silent(now);
-            self.pace.stalled(now);
+            self.open.get_mut(&tid).into_iter().for_each(|r| r.late = true);
+            return;
         }
-        self.open.iter_mut().filter(|(tid, _)| late.contains(tid)).for_each(|(_, r)| r.late = true);
+        self.window.silent(now);
+        self.pace.stalled(now);
+        self.open.values_mut().filter(|r| !r.idle).for_each(|r| r.late = true);
     }
 
     /// The next MAD that is to be sent now, and the transaction id in it (32 bits: the kernel owns the rest).
@@ -314,8 +301,7 @@ impl<P> SaClient<P> {
         }
         if busy {
             let since = *request.busy_since.get_or_insert(now);
-            let base = BUSY_PAUSE.saturating_mul(1 << request.busy.min(6)).min(BUSY_PAUSE_MAX);
-            let pause = base / 2 + Duration::from_micros(rng.below(base.as_micros() as u64));
+            let pause = busy_pause(request.busy, rng);
             if now.plus(pause) >= since.plus(self.config.total()) {
                 return Some(Answer { who: request.who, result: Err(SaError::Busy) });
             }
@@ -337,7 +323,8 @@ impl<P> SaClient<P> {
         if busy {
             self.window.halve(now, since);
         } else if !request.late {
-            let wanted = !(self.joins.is_empty() && self.queue.is_empty() && self.peers.is_empty());
+            // what peers make asked is no reason to ask more
+            let wanted = !(self.joins.is_empty() && self.queue.is_empty());
             self.window.answered(now, since, wanted, self.config.depth);
         }
     }

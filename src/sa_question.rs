@@ -6,6 +6,11 @@ use ibacm_wire::PathRecord;
 use ibacm_wire::notice::InformInfo;
 use ibacm_wire::sa::{self, McMember, SaMad};
 
+use crate::keyed::Rng;
+
+const BUSY_PAUSE: Duration = Duration::from_millis(50);
+const BUSY_PAUSE_MAX: Duration = Duration::from_secs(2);
+
 /// Limits of the client.
 #[derive(Clone, Copy, Debug)]
 pub struct SaConfig {
@@ -51,4 +56,10 @@ impl Ask {
             }
         }
     }
+}
+
+/// How long to ask nothing after the answer "busy" to a question that had it `times` before.
+pub fn busy_pause(times: u32, rng: &mut Rng) -> Duration {
+    let base = BUSY_PAUSE.saturating_mul(1 << times.min(6)).min(BUSY_PAUSE_MAX);
+    base / 2 + Duration::from_micros(rng.below(base.as_micros() as u64))
 }

@@ -260,3 +260,88 @@ fn an_sa_that_moves_all_the_time_does_not_make_a_question_endless() {
     }
     assert!(now >= Time(2_000_000));
 }
+
+/// Asks `n` questions of an SA that answers each after `took`, and gives how many were on their way at most.
+fn most_on_their_way(c: &mut SaClient<u32>, rng: &mut Rng, begin: u64, n: u32, took: u64) -> (usize, u64) {
+    (0..n).for_each(|i| c.submit(Time(begin), i, question(1 + i as u8)).unwrap());
+    let (mut now, mut most, mut sent) = (begin, 0, VecDeque::new());
+    for _ in 0..n {
+        while let Some((_, mad)) = c.next_to_send(Time(now)) {
+            sent.push_back((now + took, mad));
+        }
+        most = most.max(sent.len());
+        let (at, mad) = sent.pop_front().unwrap();
+        now = at.max(now);
+        c.received(Time(now), 0, &answer(&mad, 0), rng).unwrap();
+    }
+    (most, now)
+}
+
+#[test]
+fn a_burst_is_asked_side_by_side_and_a_slow_sa_one_by_one() {
+    let (mut c, mut rng) = client(32);
+    let (most, now) = most_on_their_way(&mut c, &mut rng, S, 200, 100);
+    assert_eq!((most, now), (32, S + 1100), "six round trips until the window is open, and five");
+    let (most, now) = most_on_their_way(&mut c, &mut rng, 2 * S, 200, 100);
+    assert_eq!((most, now), (32, 2 * S + 1100), "each burst");
+    assert_eq!(most_on_their_way(&mut c, &mut rng, 3 * S, 20, 10_000), (1, 3 * S + 200_000));
+    assert!(now < 3 * S && c.is_empty());
+}
+
+#[test]
+fn busy_halves_what_is_on_its_way() {
+    let (mut c, mut rng) = client(32);
+    (0..200u8).for_each(|i| c.submit(Time(S), u32::from(i), question(i)).unwrap());
+    let (mut now, mut sent) = (S, Vec::new());
+    while sent.len() < 16 {
+        for mad in std::mem::take(&mut sent) {
+            c.received(Time(now), 0, &answer(&mad, 0), &mut rng).unwrap();
+        }
+        sent.extend(std::iter::from_fn(|| c.next_to_send(Time(now))).map(|(_, mad)| mad));
+        now += 100;
+    }
+    for mad in sent {
+        assert!(c.received(Time(now), 0, &answer(&mad, sa::STATUS_BUSY), &mut rng).is_none());
+    }
+    assert_eq!(c.width(), 8, "once, for all are of one round trip");
+    assert!(c.next_to_send(Time(now)).is_none(), "and the pause is as ever");
+    let resume = c.next_deadline();
+    assert!(resume > Time(now) && c.next_to_send(resume).is_some());
+    assert!(c.next_to_send(resume).is_none(), "after it one is asked first");
+}
+
+#[test]
+fn a_lost_question_among_others_keeps_its_place_for_a_moment() {
+    let (mut c, mut rng) = client(2);
+    (0..200u8).for_each(|i| c.submit(Time(S), u32::from(i), question(i)).unwrap());
+    let (_, first) = c.next_to_send(Time(S)).unwrap();
+    c.received(Time(S + 100), 0, &answer(&first, 0), &mut rng).unwrap();
+    let (lost, _) = c.next_to_send(Time(S + 100)).unwrap();
+    let mut now = S + 101;
+    // answers that come do not make it less lost
+    while !c.open[&lost].late {
+        let (_, mad) = c.next_to_send(Time(now)).unwrap();
+        now += 1000;
+        c.find_late(Time(now));
+        c.received(Time(now), 0, &answer(&mad, 0), &mut rng).unwrap();
+    }
+    assert!((20_000..23_000).contains(&(now - S)), "{now}");
+    assert!(c.next_to_send(Time(now)).is_some());
+}
+
+#[test]
+fn a_silent_sa_makes_all_late_and_is_asked_one_by_one() {
+    let (mut c, mut rng) = client(32);
+    most_on_their_way(&mut c, &mut rng, S, 200, 100);
+    let mut now = S + 1100;
+    (0..200u8).for_each(|i| c.submit(Time(now), u32::from(i), question(i)).unwrap());
+    let mut sent = Vec::new();
+    while now < 3 * S {
+        sent.extend(std::iter::from_fn(|| c.next_to_send(Time(now))).map(|_| (now - S) / 1000));
+        now = c.next_deadline().0;
+    }
+    assert_eq!(sent[..32], [1; 32]);
+    assert_eq!(sent[32..], [21, 61, 141, 301, 621, 1261], "milliseconds");
+}
+
+const S: u64 = 1_000_000;

@@ -120,3 +120,100 @@ impl Window {
         (self.width, self.credit, self.shrunk) = (self.width.min(START), 0, now);
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const MS: u64 = 1000;
+    const S: u64 = 1_000_000;
+
+    /// `n` round trips in which the window is used up and each answer takes `took`: the widths that they had, and when
+    /// they end.
+    fn trips(w: &mut Window, mut now: u64, n: usize, took: u64, depth: usize) -> (Vec<usize>, u64) {
+        let mut widths = Vec::new();
+        w.begin(Time(now));
+        for _ in 0..n {
+            let width = w.width(depth);
+            widths.push(width);
+            (0..width).for_each(|_| w.answered(Time(now + took), Time(now), true, depth));
+            now += took;
+        }
+        (widths, now)
+    }
+
+    #[test]
+    fn it_doubles_in_each_round_trip_up_to_the_depth() {
+        let mut w = Window::default();
+        assert_eq!(trips(&mut w, S, 8, 100, 32).0, [1, 2, 4, 8, 16, 32, 32, 32]);
+        assert_eq!(w.width(5), 5, "a depth that has become less holds at once");
+        assert_eq!(w.width(0), 1);
+        assert_eq!(trips(&mut Window::default(), S, 3, 100, 1).0, [1, 1, 1]);
+    }
+
+    #[test]
+    fn it_does_not_grow_unless_somebody_waits() {
+        let mut w = Window::default();
+        for i in 0..100 {
+            w.answered(Time(S + i), Time(S), false, 32);
+        }
+        assert_eq!(w.width(32), 1);
+    }
+
+    #[test]
+    fn a_loss_halves_it_once_in_a_round_trip_and_then_it_grows_slowly() {
+        let mut w = Window::default();
+        let (_, now) = trips(&mut w, S, 5, 100, 32);
+        assert_eq!(w.width(32), 32);
+        for _ in 0..10 {
+            w.halve(Time(now + 50), Time(now));
+        }
+        assert_eq!(w.width(32), 16);
+        w.answered(Time(now + 60), Time(now), true, 32);
+        assert_eq!(trips(&mut w, now + 60, 4, 100, 32).0, [16, 17, 18, 19]);
+    }
+
+    #[test]
+    fn never_less_than_one() {
+        let mut w = Window::default();
+        for i in 1..10 {
+            w.halve(Time(i), Time(i));
+            w.silent(Time(i));
+            assert_eq!(w.width(32), 1);
+        }
+    }
+
+    #[test]
+    fn a_slow_other_side_holds_it_and_a_slower_one_narrows_it() {
+        let mut w = Window::default();
+        let (_, now) = trips(&mut w, S, 4, 100, 64);
+        assert_eq!(w.width(64), 16);
+        let (widths, now) = trips(&mut w, now, 3, 3 * MS, 64);
+        assert_eq!(widths, [16, 16, 16]);
+        let (widths, now) = trips(&mut w, now, 6, 20 * MS, 64);
+        assert_eq!(widths, [16, 8, 4, 2, 1, 1]);
+        assert_eq!(trips(&mut w, now, 4, 100, 64).0, [1, 2, 3, 4], "by one from then on");
+    }
+
+    #[test]
+    fn a_crowd_from_the_first_answer_on_is_not_taken_for_the_way() {
+        let mut w = Window::default();
+        assert_eq!(trips(&mut w, S, 5, 7 * MS, 32).0, [1, 1, 1, 1, 1]);
+        // though one that is far, or slow by itself, is
+        assert_eq!(trips(&mut Window::default(), S, 4, 5 * MS, 32).0, [1, 2, 4, 8]);
+    }
+
+    #[test]
+    fn a_burst_after_a_silence_begins_anew() {
+        let mut w = Window::default();
+        let (_, now) = trips(&mut w, S, 5, 100, 32);
+        w.begin(Time(now + 9 * MS));
+        assert_eq!(w.width(32), 32);
+        let (widths, now) = trips(&mut w, now + 10 * MS, 3, 100, 32);
+        assert_eq!(widths, [1, 2, 4]);
+        w.halve(Time(now), Time(now));
+        assert_eq!(trips(&mut w, now + 20 * MS, 5, 100, 32).0, [1, 2, 4, 5, 6], "what was too much is remembered");
+        let later = now + 2 * S;
+        assert_eq!(trips(&mut w, later, 5, 100, 32).0, [1, 2, 4, 8, 16], "for a while");
+    }
+}

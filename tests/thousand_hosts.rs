@@ -24,15 +24,15 @@ struct Outcome {
     multicasts: u64,
     paths: u64,
     failures: u64,
+    longest_queue: usize,
+    busiest: u64,
     slowest: f64,
     bytes_per_destination: f64,
 }
 
 /// Runs a job to its end. With `restart`, the SM ends when a third of the look-ups are done, for three seconds.
 fn job(what: &str, loss: u64, restart: bool) -> Outcome {
-    let d: Vec<usize> = std::env::var("D").unwrap_or("64 32 32 16".into()).split(' ').map(|d| d.parse().unwrap()).collect();
-    let mut net = Net::new(HOSTS, &Config{resolve_depth: d[0], sa_depth: d[1], send_depth: d[2],..Config::default()}, loss, SEED);
-    net.processes = d[3];
+    let mut net = Net::new(HOSTS, &Config::default(), loss, SEED);
     // Joins are over, those that were lost included.
     net.run(Time(30 * S), |_| false);
     let before = counts().1;
@@ -55,6 +55,8 @@ fn job(what: &str, loss: u64, restart: bool) -> Outcome {
         multicasts: net.counts.multicasts,
         paths: net.sa.paths,
         failures,
+        longest_queue: net.sa.longest_queue,
+        busiest: net.counts.busiest,
         slowest: slowest as f64 / 1e6,
         bytes_per_destination: used as f64 / PAIRS as f64,
     };
@@ -90,6 +92,9 @@ fn an_undisturbed_job() {
     assert_eq!(outcome.paths, PAIRS as u64, "one query a pair, neither more nor less");
     // Whoever has asked for one is known to all: far from one multicast for each pair.
     assert!(outcome.multicasts < 40 * HOSTS as u64, "{}", outcome.multicasts);
+    // Nor do many of a host's questions wait at the SA, or its multicasts come all at once.
+    assert!(outcome.longest_queue < HOSTS * 3 / 2, "{}", outcome.longest_queue);
+    assert!(outcome.busiest < HOSTS as u64, "{}", outcome.busiest);
     assert!(outcome.bytes_per_destination < 400.0, "{}", outcome.bytes_per_destination);
 }
 
