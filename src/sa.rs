@@ -185,7 +185,6 @@ impl<P> SaClient<P> {
         }
     }
 
-    /// How many may be on their way now.
     fn width(&self) -> usize {
         self.window.width(self.config.depth)
     }
@@ -222,9 +221,8 @@ impl<P> SaClient<P> {
 
     /// When it becomes late.
     fn late_at(&self) -> Time {
-        let waiting = !(self.joins.is_empty() && self.queue.is_empty());
         let late = self.open.values().filter(|r| r.late).count();
-        if !waiting || self.turn().is_some() || late >= MAX_LATE + self.config.depth {
+        if self.turn().is_some() || late >= MAX_LATE + self.config.depth {
             return Time::NEVER;
         }
         self.oldest().map_or(Time::NEVER, |(since, _)| self.pace.late_at(since))
@@ -318,14 +316,13 @@ impl<P> SaClient<P> {
 
     /// What an answer says of how much may be asked. One to a late question may be that to its repetition.
     fn answered(&mut self, now: Time, request: &Request<P>, busy: bool) {
-        let since = request.since;
-        self.pace.answered(now, (!request.late).then_some(since));
+        self.pace.answered(now, (!request.late).then_some(request.since));
         if busy {
-            self.window.halve(now, since);
+            self.window.halve(now, request.since);
         } else if !request.late {
             // what peers make asked is no reason to ask more
             let wanted = !(self.joins.is_empty() && self.queue.is_empty());
-            self.window.answered(now, since, wanted, self.config.depth);
+            self.window.answered(now, request.since, wanted, self.config.depth);
         }
     }
 

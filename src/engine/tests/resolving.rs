@@ -1,6 +1,6 @@
 //! Destinations that resolve.
 
-use super::sim::{MS, Net, S, gid, ip, path, status};
+use super::sim::{MS, Net, S, US, gid, ip, path, status};
 use super::{from, to, to_name};
 use crate::engine::{Config, RouteProt};
 use ibacm_wire::client::{Counter, EP_FLAG_DEST, Entry, FLAG_NODELAY, FLAG_QUERY_SA, Status};
