@@ -3,9 +3,9 @@
 use super::*;
 use crate::keyed::SipKey;
 use crate::sa_answer::path_fits;
+use ibacm_wire::client::Status;
 use ibacm_wire::sa::McMember;
 use ibacm_wire::{Gid, PathRecord};
-use ibacm_wire::client::Status;
 
 fn client(depth: usize) -> (SaClient<u32>, Rng) {
     let mut rng = Rng::new(SipKey(1, 2));

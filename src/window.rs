@@ -54,14 +54,7 @@ pub struct Window {
 
 impl Default for Window {
     fn default() -> Window {
-        Window {
-            width: START,
-            credit: 0,
-            threshold: usize::MAX,
-            least: LEAST,
-            shrunk: Time(0),
-            answered: Time(0),
-        }
+        Window { width: START, credit: 0, threshold: usize::MAX, least: LEAST, shrunk: Time(0), answered: Time(0) }
     }
 }
 
