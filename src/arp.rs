@@ -15,7 +15,8 @@ use crate::cache::DestId;
 use crate::keyed::Rng;
 use crate::map::Map;
 use crate::time::Time;
-use crate::turns::{Cause, Turns};
+use crate::turns::{Cause, Free, Turns};
+use crate::window::Window;
 
 /// How long an unanswered request counts against `resolve_depth`.
 pub const YOUNG: Duration = Duration::from_millis(1);
@@ -73,6 +74,7 @@ pub struct Arp {
     aging: VecDeque<(Time, u64)>,
     /// When each transmission's wait for an answer ends.
     waits: BinaryHeap<Reverse<(Time, u64)>>,
+    window: Window,
 }
 
 impl Arp {
@@ -86,6 +88,7 @@ impl Arp {
             young: 0,
             aging: VecDeque::new(),
             waits: BinaryHeap::new(),
+            window: Window::default(),
         }
     }
 
@@ -157,14 +160,18 @@ impl Arp {
     /// The next request that is to be sent now, if the depth allows one; it counts as sent, offering these groups.
     pub fn next_to_send(&mut self, now: Time, offered: &Groups) -> Option<(u64, DestId)> {
         while self.young < self.config.depth {
+            // the first request of somebody goes out beside those of others that are not answered
+            let width = self.window.width(self.config.depth);
+            let free = Free { first: self.config.depth - self.young, more: width.saturating_sub(self.young) };
             let open = &self.open;
             let wanted = |tid: u64| open.get(&tid).is_some_and(|o| o.queued);
-            let (tid, turn) = self.turns.next(self.config.depth - self.young, wanted)?;
+            let (tid, turn) = self.turns.next(free, wanted)?;
             let Some(o) = self.open.get_mut(&tid) else { continue };
             self.queued -= 1;
             o.turn = turn;
             o.sent += u32::from(!std::mem::take(&mut o.again));
             o.limit = o.limit.min(now.plus(self.config.timeout * (self.config.retries + 1)));
+            self.window.begin(now);
             o.young = true;
             o.queued = false;
             o.deadline = now.plus(self.config.timeout);
@@ -175,6 +182,16 @@ impl Arp {
             return Some((tid, o.dest));
         }
         None
+    }
+
+    /// A response to the request `tid` came: that says how many more may be sent at a time.
+    pub fn answered(&mut self, now: Time, tid: u64) {
+        // one that was repeated may have been answered the first time
+        if let Some(o) = self.open.get(&tid).filter(|o| o.sent == 1 && !o.queued) {
+            let sent = Time(o.deadline.0.saturating_sub(self.config.timeout.as_micros() as u64));
+            let wanted = self.queued != 0;
+            self.window.answered(now, sent, wanted, self.config.depth);
+        }
     }
 
     /// The destination and offered groups of the open request `tid`.

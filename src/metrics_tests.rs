@@ -81,7 +81,7 @@ fn the_file_is_bounded_and_says_what_it_leaves_out() {
         let numbers = parse(&text).unwrap();
         let shown = numbers.keys().filter(|(name, _)| name == "ibacm_endpoint_destinations").count() as u64;
         assert_eq!(numbers.get(&series("ibacm_endpoints_left_out", &[])), Some(&(5000 - shown)));
-        assert!(shown > 10, "{shown}");
+        assert!(shown >= 8, "{shown}");
     }
 }
 

@@ -8,25 +8,24 @@
 use std::collections::VecDeque;
 use std::time::Duration;
 
-use ibacm_wire::PathRecord;
-use ibacm_wire::notice::InformInfo;
 use ibacm_wire::sa::{self, McMember, SaMad};
 
 use crate::keyed::Rng;
 use crate::map::Map;
 use crate::pace::Pace;
-pub use crate::sa_answer::SaError;
 use crate::sa_answer::check;
+pub use crate::sa_answer::{Answer, SaError};
+use crate::sa_question::busy_pause;
+pub use crate::sa_question::{Ask, SaConfig};
 use crate::sa_queue::{Queue, Request};
 use crate::time::Time;
 use crate::turns::Cause;
+use crate::window::Window;
 
 /// Questions that wait for their turn at most.
 pub const MAX_QUEUE: usize = 16_384;
 /// Questions that only peers wait for, and that wait for their turn.
 pub const MAX_PEERS: usize = 256;
-const BUSY_PAUSE: Duration = Duration::from_millis(50);
-const BUSY_PAUSE_MAX: Duration = Duration::from_secs(2);
 /// How much longer than the kernel should need an answer is waited for, in case that the kernel never gives the
 /// question back.
 const GRACE: Duration = Duration::from_secs(2);
@@ -34,45 +33,6 @@ const GRACE: Duration = Duration::from_secs(2);
 const MAX_LATE: usize = 64;
 /// After so many other questions there is a turn for one that nobody waits for, even where there are always others.
 const IDLE_TURN: u32 = 32;
-
-/// Limits of the client.
-#[derive(Clone, Copy, Debug)]
-pub struct SaConfig {
-    /// Questions on their way at a time.
-    pub depth: usize,
-    /// How long the kernel waits for an answer, in milliseconds.
-    pub timeout_ms: u32,
-    /// How often the kernel asks again.
-    pub retries: u32,
-}
-
-impl SaConfig {
-    /// The time in which a question is answered or fails, once it is on its way.
-    pub fn total(&self) -> Duration {
-        Duration::from_millis(u64::from(self.timeout_ms) * (u64::from(self.retries) + 1))
-    }
-}
-
-/// A question.
-#[derive(Clone, PartialEq, Eq, Debug)]
-pub enum Ask {
-    /// SubnAdmGet(PathRecord) by every component that is not zero.
-    Path(PathRecord),
-    /// Join a multicast group.
-    Join(McMember),
-    /// Subscribe to notices.
-    Inform(InformInfo),
-    /// A provider's, as it is but for its transaction id. Every answer of the SA is one to it.
-    Mad(Box<SaMad>),
-}
-
-/// The answer to a question that was asked on behalf of `who`.
-pub struct Answer<P> {
-    /// As given to [`SaClient::submit`].
-    pub who: P,
-    /// The answer's MAD.
-    pub result: Result<SaMad, SaError>,
-}
 
 /// Whose turn it is.
 enum Turn {
@@ -103,6 +63,7 @@ pub struct SaClient<P> {
     /// As `paused_until`, for what nobody waits for.
     idle_until: Time,
     pace: Pace,
+    window: Window,
 }
 
 impl<P> SaClient<P> {
@@ -120,6 +81,7 @@ impl<P> SaClient<P> {
             paused_until: Time(0),
             idle_until: Time(0),
             pace: Pace::default(),
+            window: Window::default(),
         }
     }
 
@@ -235,17 +197,22 @@ impl<P> SaClient<P> {
         }
     }
 
-    /// The queue whose turn it is, as far as the depth goes: joins and other questions have it each for itself.
+    fn width(&self) -> usize {
+        self.window.width(self.config.depth)
+    }
+
+    /// The queue whose turn it is, as far as the window goes: joins and other questions have it each for itself.
     fn turn(&self) -> Option<Turn> {
         if self.joins.is_empty() && self.queue.is_empty() && self.peers.is_empty() {
             return (!self.idle.is_empty() && self.open.is_empty()).then_some(Turn::Idle);
         }
+        let width = self.width();
         let counted = self.open.values().filter(|r| !r.idle && !r.late);
         let joins = counted.clone().filter(|r| matches!(r.ask, Ask::Join(_))).count();
-        if !self.joins.is_empty() && joins < self.config.depth {
+        if !self.joins.is_empty() && joins < width {
             return Some(Turn::Join);
         }
-        let free = self.config.depth.saturating_sub(counted.count() - joins);
+        let free = width.saturating_sub(counted.count() - joins);
         if free == 0 {
             return None;
         }
@@ -254,7 +221,7 @@ impl<P> SaClient<P> {
         }
         // also those that are late: what peers can make does not use up what clients have for that
         let peers = self.open.values().filter(|r| r.peers).count();
-        (!self.peers.is_empty() && peers < (self.config.depth / 2).max(1)).then_some(Turn::Peers)
+        (!self.peers.is_empty() && peers < (width / 2).max(1)).then_some(Turn::Peers)
     }
 
     /// Whether it is time for a question that nobody waits for, though there are others.
@@ -262,25 +229,43 @@ impl<P> SaClient<P> {
         self.since_idle >= IDLE_TURN && now >= self.idle_until && !self.open.values().any(|r| r.idle)
     }
 
-    /// When the oldest question that keeps others waiting becomes late.
-    fn late_at(&self) -> Time {
-        let waiting = !(self.joins.is_empty() && self.queue.is_empty());
-        let late = self.open.values().filter(|r| r.late).count();
-        if waiting && self.turn().is_none() && late < MAX_LATE { self.pace.late_at() } else { Time::NEVER }
+    /// The oldest question that keeps others waiting: since when, and its transaction id.
+    fn oldest(&self) -> Option<(Time, u32)> {
+        let (joins, others) = (!self.joins.is_empty(), !self.queue.is_empty());
+        let in_the_way = |r: &Request<P>| if matches!(r.ask, Ask::Join(_)) { joins } else { others };
+        let blocks = self.open.iter().filter(|(_, r)| !r.idle && !r.late && in_the_way(r));
+        blocks.map(|(tid, r)| (r.since, *tid)).min()
     }
 
+    /// When it becomes late.
+    fn late_at(&self) -> Time {
+        let late = self.open.values().filter(|r| r.late).count();
+        if self.turn().is_some() || late >= MAX_LATE + self.config.depth {
+            return Time::NEVER;
+        }
+        self.oldest().map_or(Time::NEVER, |(since, _)| self.pace.late_at(since))
+    }
+
+    /// A question that others have overtaken is lost; if none is answered any more all are late.
     fn find_late(&mut self, now: Time) {
         if self.late_at() > now {
             return;
         }
-        let (joins, others) = (!self.joins.is_empty(), !self.queue.is_empty());
-        let in_the_way = |r: &Request<P>| if matches!(r.ask, Ask::Join(_)) { joins } else { others };
-        let blocks = |r: &&mut Request<P>| !r.idle && !r.late && in_the_way(r);
-        if let Some(oldest) = self.open.values_mut().filter(blocks).min_by_key(|r| r.since) {
-            oldest.late = true;
-            self.queue.leave_place(oldest);
+        let Some((since, tid)) = self.oldest() else { return };
+        if self.pace.is_overtaken(since) {
+            self.window.halve(now, since);
+            if let Some(oldest) = self.open.get_mut(&tid) {
+                oldest.late = true;
+                self.queue.leave_place(oldest);
+            }
+            return;
         }
+        self.window.silent(now);
         self.pace.stalled(now);
+        for request in self.open.values_mut().filter(|r| !r.idle) {
+            request.late = true;
+            self.queue.leave_place(request);
+        }
     }
 
     /// The next MAD that is to be sent now, and the transaction id in it (32 bits: the kernel owns the rest).
@@ -301,6 +286,7 @@ impl<P> SaClient<P> {
         (request.since, request.late) = (now, false);
         if self.open.values().all(|r| r.late || r.idle) {
             self.pace.begin(now);
+            self.window.begin(now);
         }
         loop {
             self.next_tid = self.next_tid.wrapping_add(1);
@@ -309,16 +295,7 @@ impl<P> SaClient<P> {
             }
         }
         let tid = self.next_tid;
-        let mad = match &request.ask {
-            Ask::Path(p) => SaMad::path_query(u64::from(tid), p),
-            Ask::Join(m) => SaMad::membership(sa::METHOD_SET, u64::from(tid), m, sa::JOIN_MASK),
-            Ask::Inform(i) => SaMad::subscription(u64::from(tid), i),
-            Ask::Mad(m) => {
-                let mut mad = **m;
-                mad.set_tid(u64::from(tid));
-                mad
-            }
-        };
+        let mad = request.ask.mad(tid);
         self.open.insert(tid, request);
         Some((tid, mad))
     }
@@ -333,24 +310,26 @@ impl<P> SaClient<P> {
     pub fn received(&mut self, now: Time, umad_status: u32, mad: &SaMad, rng: &mut Rng) -> Option<Answer<P>> {
         let tid = mad.tid() as u32;
         if umad_status != 0 {
-            let who = self.take_open(tid)?.who;
-            return Some(Answer { who, result: Err(SaError::Timeout) });
+            let request = self.take_open(tid)?;
+            if !request.late {
+                self.window.halve(now, request.since);
+            }
+            return Some(Answer { who: request.who, result: Err(SaError::Timeout) });
         }
         if !self.is_answer(mad) {
             return None;
         }
         let result = check(&self.open.get(&tid)?.ask, mad);
         let mut request = self.take_open(tid)?;
-        self.pace.answered(now, (!request.late).then(|| request.since.until(now)));
         let busy = result == Err(SaError::Status(sa::STATUS_BUSY));
+        self.answered(now, &request, busy);
         if busy && matches!(request.ask, Ask::Inform(_)) {
             // whoever subscribes has time: no other question is to wait for that
             return Some(Answer { who: request.who, result: Err(SaError::Busy) });
         }
         if busy {
             let since = *request.busy_since.get_or_insert(now);
-            let base = BUSY_PAUSE.saturating_mul(1 << request.busy.min(6)).min(BUSY_PAUSE_MAX);
-            let pause = base / 2 + Duration::from_micros(rng.below(base.as_micros() as u64));
+            let pause = busy_pause(request.busy, rng);
             if now.plus(pause) >= since.plus(self.config.total()) {
                 return Some(Answer { who: request.who, result: Err(SaError::Busy) });
             }
@@ -363,6 +342,18 @@ impl<P> SaClient<P> {
             return None;
         }
         Some(Answer { who: request.who, result: result.map(|()| *mad) })
+    }
+
+    /// What an answer says of how much may be asked. One to a late question may be that to its repetition.
+    fn answered(&mut self, now: Time, request: &Request<P>, busy: bool) {
+        self.pace.answered(now, (!request.late).then_some(request.since));
+        if busy {
+            self.window.halve(now, request.since);
+        } else if !request.late {
+            // what peers make asked is no reason to ask more
+            let wanted = !(self.joins.is_empty() && self.queue.is_empty());
+            self.window.answered(now, request.since, wanted, self.config.depth);
+        }
     }
 
     /// The MAD of `tid` could not be sent.

@@ -6,6 +6,14 @@ use ibacm_wire::{PathRecord, client::Status, path::mask};
 
 use crate::sa::Ask;
 
+/// The answer to a question that was asked on behalf of `who`.
+pub struct Answer<P> {
+    /// As given to [`SaClient::submit`](crate::sa::SaClient::submit).
+    pub who: P,
+    /// The answer's MAD.
+    pub result: Result<SaMad, SaError>,
+}
+
 /// Why there is no usable answer.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum SaError {

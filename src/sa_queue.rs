@@ -6,7 +6,7 @@ use std::time::Duration;
 use crate::map::Map;
 use crate::sa::{Ask, MAX_QUEUE};
 use crate::time::Time;
-use crate::turns::{Cause, Turns};
+use crate::turns::{Cause, Free, Turns};
 
 /// Questions of which the first whose time is up is among the first so many: they are in order of time but for repeated
 /// ones in front, which are few.
@@ -149,13 +149,13 @@ impl<P> Queue<P> {
 
     /// Whether one has its turn where so many places are free.
     pub fn has_next(&self, free: usize) -> bool {
-        self.turns.has_next(free, |n| self.waiting.contains_key(&n))
+        self.turns.has_next(Free::all(free), |n| self.waiting.contains_key(&n))
     }
 
     /// The one that has its turn, and a place from now on.
     pub fn next(&mut self, free: usize) -> Option<Request<P>> {
         let waiting = &self.waiting;
-        let (number, place) = self.turns.next(free, |n| waiting.contains_key(&n))?;
+        let (number, place) = self.turns.next(Free::all(free), |n| waiting.contains_key(&n))?;
         Some(Request { place: Some(place), ..self.waiting.remove(&number)? })
     }
 

@@ -3,8 +3,9 @@
 use super::*;
 use crate::keyed::SipKey;
 use crate::sa_answer::path_fits;
-use ibacm_wire::Gid;
 use ibacm_wire::client::Status;
+use ibacm_wire::sa::McMember;
+use ibacm_wire::{Gid, PathRecord};
 
 const A: Cause = Cause::client(1);
 
@@ -265,29 +266,30 @@ fn an_sa_that_moves_all_the_time_does_not_make_a_question_endless() {
 #[test]
 fn clients_have_turns_and_leave_places_for_others() {
     let (mut c, mut rng) = client(8);
+    let (_, begin) = most_on_their_way(&mut c, &mut rng, S, 200, 100);
     for i in 1..=100u8 {
-        c.submit(Time(0), A, u32::from(i), question(i)).unwrap();
+        c.submit(Time(begin), A, u32::from(i), question(i)).unwrap();
     }
-    let mut mads: Vec<SaMad> = std::iter::from_fn(|| c.next_to_send(Time(0)).map(|m| m.1)).collect();
+    let mut mads: Vec<SaMad> = std::iter::from_fn(|| c.next_to_send(Time(begin)).map(|m| m.1)).collect();
     assert_eq!(mads.len(), 7, "one place is for somebody else");
-    assert!(c.next_deadline() > Time(0));
+    assert!(c.next_deadline() > Time(begin));
     let other = Cause::client(2);
-    c.submit(Time(0), other, 200, question(200)).unwrap();
-    let (_, mad) = c.next_to_send(Time(0)).expect("the place that was left");
-    assert_eq!(c.received(Time(1), 0, &answer(&mad, 0), &mut rng).unwrap().who, 200);
+    c.submit(Time(begin), other, 200, question(200)).unwrap();
+    let (_, mad) = c.next_to_send(Time(begin)).expect("the place that was left");
+    assert_eq!(c.received(Time(begin + 1), 0, &answer(&mad, 0), &mut rng).unwrap().who, 200);
     // what is asked already waits for whoever wants it first
-    let last = c.submit(Time(1), A, 201, question(201)).unwrap();
+    let last = c.submit(Time(begin + 1), A, 201, question(201)).unwrap();
     c.join(other, last);
-    let (_, mad) = c.next_to_send(Time(1)).unwrap();
+    let (_, mad) = c.next_to_send(Time(begin + 1)).unwrap();
     assert_eq!(mad.path().dgid(), Gid([201; 16]));
-    assert!(c.received(Time(1), 0, &answer(&mads.remove(0), sa::STATUS_BUSY), &mut rng).is_none());
+    assert!(c.received(Time(begin + 1), 0, &answer(&mads.remove(0), sa::STATUS_BUSY), &mut rng).is_none());
     assert_eq!(c.len(), 101);
-    c.resend_all(Time(2));
+    c.resend_all(Time(begin + 2));
     assert_eq!(c.len(), 101);
     c.abandon(A, |who| who % 2 == 0);
     let mut asked = Vec::new();
-    while let Some((_, mad)) = c.next_to_send(Time(3)) {
-        asked.push(c.received(Time(3), 0, &answer(&mad, 0), &mut rng).unwrap().who);
+    while let Some((_, mad)) = c.next_to_send(Time(begin + 3)) {
+        asked.push(c.received(Time(begin + 3), 0, &answer(&mad, 0), &mut rng).unwrap().who);
     }
     asked.sort_unstable();
     assert_eq!(asked, (1..=99).step_by(2).chain([201]).collect::<Vec<_>>(), "what is wanted by others too");
@@ -321,3 +323,95 @@ fn a_question_of_peers_that_a_client_wants_too_stays_one() {
     assert_eq!(c.received(Time(1), 0, &answer(&mad, 0), &mut rng).unwrap().who, 1);
     assert_eq!((c.asked(A), c.is_empty()), (0, true));
 }
+/// Asks `n` questions of an SA that answers each after `took`, and gives how many were on their way at most.
+fn most_on_their_way(c: &mut SaClient<u32>, rng: &mut Rng, begin: u64, n: u32, took: u64) -> (usize, u64) {
+    for i in 0..n {
+        c.submit(Time(begin), Cause::client(i.into()), i, question(1 + i as u8)).unwrap();
+    }
+    let (mut now, mut most, mut sent) = (begin, 0, VecDeque::new());
+    for _ in 0..n {
+        while let Some((_, mad)) = c.next_to_send(Time(now)) {
+            sent.push_back((now + took, mad));
+        }
+        most = most.max(sent.len());
+        let (at, mad) = sent.pop_front().unwrap();
+        now = at.max(now);
+        c.received(Time(now), 0, &answer(&mad, 0), rng).unwrap();
+    }
+    (most, now)
+}
+
+#[test]
+fn a_burst_is_asked_side_by_side_and_a_slow_sa_one_by_one() {
+    let (mut c, mut rng) = client(32);
+    let (most, now) = most_on_their_way(&mut c, &mut rng, S, 200, 100);
+    assert_eq!((most, now), (32, S + 1100), "six round trips until the window is open, and five");
+    let (most, now) = most_on_their_way(&mut c, &mut rng, 2 * S, 200, 100);
+    assert_eq!((most, now), (32, 2 * S + 1100), "each burst");
+    assert_eq!(most_on_their_way(&mut c, &mut rng, 3 * S, 20, 10_000), (1, 3 * S + 200_000));
+    assert!(now < 3 * S && c.is_empty());
+}
+
+#[test]
+fn busy_halves_what_is_on_its_way() {
+    let (mut c, mut rng) = client(32);
+    for i in 0..200u8 {
+        c.submit(Time(S), Cause::client(i.into()), u32::from(i), question(i)).unwrap();
+    }
+    let (mut now, mut sent) = (S, Vec::new());
+    while sent.len() < 16 {
+        for mad in std::mem::take(&mut sent) {
+            c.received(Time(now), 0, &answer(&mad, 0), &mut rng).unwrap();
+        }
+        sent.extend(std::iter::from_fn(|| c.next_to_send(Time(now))).map(|(_, mad)| mad));
+        now += 100;
+    }
+    for mad in sent {
+        assert!(c.received(Time(now), 0, &answer(&mad, sa::STATUS_BUSY), &mut rng).is_none());
+    }
+    assert_eq!(c.width(), 8, "once, for all are of one round trip");
+    assert!(c.next_to_send(Time(now)).is_none(), "and the pause is as ever");
+    let resume = c.next_deadline();
+    assert!(resume > Time(now) && c.next_to_send(resume).is_some());
+    assert!(c.next_to_send(resume).is_none(), "after it one is asked first");
+}
+
+#[test]
+fn a_lost_question_among_others_keeps_its_place_for_a_moment() {
+    let (mut c, mut rng) = client(2);
+    for i in 0..200u8 {
+        c.submit(Time(S), Cause::client(i.into()), u32::from(i), question(i)).unwrap();
+    }
+    let (_, first) = c.next_to_send(Time(S)).unwrap();
+    c.received(Time(S + 100), 0, &answer(&first, 0), &mut rng).unwrap();
+    let (lost, _) = c.next_to_send(Time(S + 100)).unwrap();
+    let mut now = S + 101;
+    // answers that come do not make it less lost
+    while c.open.get(&lost).is_some_and(|r| !r.late) {
+        let (_, mad) = c.next_to_send(Time(now)).unwrap();
+        now += 1000;
+        c.find_late(Time(now));
+        c.received(Time(now), 0, &answer(&mad, 0), &mut rng).unwrap();
+    }
+    assert!((20_000..23_000).contains(&(now - S)), "{now}");
+    assert!(c.next_to_send(Time(now)).is_some());
+}
+
+#[test]
+fn a_silent_sa_makes_all_late_and_is_asked_one_by_one() {
+    let (mut c, mut rng) = client(32);
+    most_on_their_way(&mut c, &mut rng, S, 200, 100);
+    let mut now = S + 1100;
+    for i in 0..200u8 {
+        c.submit(Time(now), Cause::client(i.into()), u32::from(i), question(i)).unwrap();
+    }
+    let mut sent = Vec::new();
+    while now < 3 * S {
+        sent.extend(std::iter::from_fn(|| c.next_to_send(Time(now))).map(|_| (now - S) / 1000));
+        now = c.next_deadline().0;
+    }
+    assert_eq!(sent[..32], [1; 32]);
+    assert_eq!(sent[32..], [21, 61, 141, 301, 621, 1261], "milliseconds");
+}
+
+const S: u64 = 1_000_000;

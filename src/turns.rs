@@ -39,6 +39,22 @@ const LOW: u32 = 8;
 /// A cause has at most so many places for each that is free.
 const PLACES: usize = 8;
 
+/// How many places are free.
+#[derive(Clone, Copy, Debug)]
+pub struct Free {
+    /// For a cause that has none.
+    pub first: usize,
+    /// For one that has.
+    pub more: usize,
+}
+
+impl Free {
+    /// So many for everybody.
+    pub const fn all(places: usize) -> Free {
+        Free { first: places, more: places }
+    }
+}
+
 /// Places in queues that are not worth a search.
 const FEW: usize = 128;
 
@@ -60,9 +76,12 @@ impl Share {
         self.open == 0 && self.places == 0 && !self.ringed
     }
 
-    /// Whether it may have one more place of those that are free.
-    fn may_take(&self, free: usize) -> bool {
-        free > 0 && (self.places == 0 || (free > 1 && self.places < PLACES.saturating_mul(free)))
+    /// Whether it may have one more place.
+    fn may_take(&self, free: Free) -> bool {
+        match self.places {
+            0 => free.first > 0,
+            _ => free.more > 1 && self.places < PLACES.saturating_mul(free.more),
+        }
     }
 }
 
@@ -145,9 +164,9 @@ impl Turns {
         }
     }
 
-    /// What has the next turn of those that are `wanted`, where `free` places are free: its number, and the cause that
+    /// What has the next turn of those that are `wanted`, where so many places are free: its number, and the cause that
     /// has a place from now on.
-    pub fn next(&mut self, free: usize, wanted: impl Fn(u64) -> bool) -> Option<(u64, Cause)> {
+    pub fn next(&mut self, free: Free, wanted: impl Fn(u64) -> bool) -> Option<(u64, Cause)> {
         let due = self.since_low >= LOW;
         let order = if self.was_fresh {
             [(false, due), (true, false), (false, true)]
@@ -159,7 +178,7 @@ impl Turns {
         Some(next)
     }
 
-    fn next_of(&mut self, fresh: bool, low: bool, free: usize, wanted: &impl Fn(u64) -> bool) -> Option<(u64, Cause)> {
+    fn next_of(&mut self, fresh: bool, low: bool, free: Free, wanted: &impl Fn(u64) -> bool) -> Option<(u64, Cause)> {
         // nobody else was passed over for it
         let alone = self.ring.is_empty();
         let ring = if fresh { &mut self.fresh } else { &mut self.ring };
@@ -192,7 +211,7 @@ impl Turns {
     }
 
     /// Whether [`Turns::next`] would give one.
-    pub fn has_next(&self, free: usize, wanted: impl Fn(u64) -> bool) -> bool {
+    pub fn has_next(&self, free: Free, wanted: impl Fn(u64) -> bool) -> bool {
         let may = |cause: &Cause| {
             self.shares.get(cause).is_some_and(|s| s.may_take(free) && s.waiting.iter().any(|n| wanted(*n)))
         };
@@ -241,7 +260,7 @@ mod tests {
     /// Takes turns until nobody has one, each of which ends at once: for whom they were.
     fn all(t: &mut Turns, free: usize) -> Vec<(u64, Cause)> {
         let mut taken = Vec::new();
-        while let Some((number, cause)) = t.next(free, |n| taken.iter().all(|(seen, _)| *seen != n)) {
+        while let Some((number, cause)) = t.next(Free::all(free), |n| taken.iter().all(|(seen, _)| *seen != n)) {
             t.leave_place(cause);
             taken.push((number, cause));
         }
@@ -268,11 +287,11 @@ mod tests {
         (0..1000).for_each(|n| t.push(A, n));
         let mut since = 0;
         for number in 2000..2100 {
-            let (mut last, cause) = t.next(1, |_| true).unwrap();
+            let (mut last, cause) = t.next(Free::all(1), |_| true).unwrap();
             t.leave_place(cause);
             t.push(B, number);
             while last != number {
-                let (n, cause) = t.next(1, |_| true).unwrap();
+                let (n, cause) = t.next(Free::all(1), |_| true).unwrap();
                 t.leave_place(cause);
                 (last, since) = (n, since + 1);
                 assert!(since <= 2, "{since} before {number}");
@@ -285,12 +304,12 @@ mod tests {
     fn new_ones_do_not_keep_others_waiting_for_ever() {
         let mut t = Turns::default();
         (0..10).for_each(|n| t.push(A, n));
-        t.next(1, |_| true).unwrap();
+        t.next(Free::all(1), |_| true).unwrap();
         t.leave_place(A);
         let mut served = 0;
         for n in 100..120 {
             t.push(Cause::client(n), n);
-            let (_, cause) = t.next(1, |_| true).unwrap();
+            let (_, cause) = t.next(Free::all(1), |_| true).unwrap();
             t.leave_place(cause);
             served += usize::from(cause == A);
         }
@@ -303,12 +322,12 @@ mod tests {
             let mut t = Turns::default();
             (0..causes).for_each(|c| (0..100).for_each(|n| t.push(Cause::client(c), 100 * c + n)));
             let mut used = 0;
-            while used < depth && t.next(depth - used, |_| true).is_some() {
+            while used < depth && t.next(Free::all(depth - used), |_| true).is_some() {
                 used += 1;
             }
             // one more has a place at once
             t.push(Cause::client(99), 9999);
-            assert_eq!(t.has_next(depth - used, |_| true), used < depth);
+            assert_eq!(t.has_next(Free::all(depth - used), |_| true), used < depth);
             used
         };
         let one = [1, 2, 3, 8, 32, 64].map(|depth| taken(depth, 1));
@@ -351,7 +370,7 @@ mod tests {
         assert_eq!(t.opened(A), 1);
         let wanted = |n: u64| n != 1;
         let mut taken = Vec::new();
-        while let Some((n, cause)) = t.next(1, wanted) {
+        while let Some((n, cause)) = t.next(Free::all(1), wanted) {
             assert_eq!(cause, Cause::NOBODY);
             t.leave_place(cause);
             taken.push(n);

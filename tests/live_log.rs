@@ -116,7 +116,7 @@ fn a_reload_says_what_has_changed_and_what_is_not_here() {
     let names = "h1 mlx5_0 1 default\nh1-b mlx5_7 1 default\nh1-c mlx5_0 9 default\nh1-d mlx5_7 1 0x8001\n";
     let daemon = lab.start_named(Program::Ours, "H1", "log_level 1\nretries 1\nprovider x 0x1\n", names);
     assert_eq!(lines(&daemon, "log_level 1").len(), 1, "all at the start: {}", daemon.said());
-    assert!(lines(&daemon, "").iter().any(|l| l == "sa_depth 1"), "{}", daemon.said());
+    assert!(lines(&daemon, "").iter().any(|l| l == "sa_depth 32"), "{}", daemon.said());
     let hints = [
         "/etc/rdma/ibacm_addr.cfg:2: no device 'mlx5_7' here now: served when it comes (2 lines name it)",
         "/etc/rdma/ibacm_addr.cfg:3: no InfiniBand port 9 on 'mlx5_0' here now: served when it comes",

@@ -97,7 +97,7 @@ fn every_file_has_its_findings() {
     for start in [
         "%/opts:1: warning: retries: '3x'",
         "%/opts:2: warning: unknown option 'retires'",
-        "%/opts:3: warning: sa_depth: bad value '0', expected 1 to 65536; 1 stays",
+        "%/opts:3: warning: sa_depth: bad value '0', expected 1 to 65536; 32 stays",
         "%/opts:8: warning: 'b' after the value is ignored",
         "%/opts:9: warning: provider: ",
         "%/addr:2: warning: expected 'name device port pkey'",

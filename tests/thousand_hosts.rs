@@ -24,6 +24,8 @@ struct Outcome {
     multicasts: u64,
     paths: u64,
     failures: u64,
+    longest_queue: usize,
+    busiest: u64,
     slowest: f64,
     bytes_per_destination: f64,
 }
@@ -53,15 +55,18 @@ fn job(what: &str, loss: u64, restart: bool) -> Outcome {
         multicasts: net.counts.multicasts,
         paths: net.sa.paths,
         failures,
+        longest_queue: net.sa.longest_queue,
+        busiest: net.counts.busiest,
         slowest: slowest as f64 / 1e6,
         bytes_per_destination: used as f64 / PAIRS as f64,
     };
     println!("{what}: {HOSTS} hosts, {PAIRS} look-ups, {} processes a host", net.processes);
     println!("  time to completion   {:8.3} s, the slowest look-up {:.3} s", outcome.seconds, outcome.slowest);
     println!(
-        "  multicasts           {:8} ({:.2} a host)",
+        "  multicasts           {:8} ({:.2} a host), {} in the busiest millisecond",
         outcome.multicasts,
-        outcome.multicasts as f64 / HOSTS as f64
+        outcome.multicasts as f64 / HOSTS as f64,
+        net.counts.busiest
     );
     println!("  responses            {:8}", net.counts.unicasts);
     println!("  SA path queries      {:8} ({:.4} a look-up)", outcome.paths, outcome.paths as f64 / PAIRS as f64);
@@ -87,6 +92,9 @@ fn an_undisturbed_job() {
     assert_eq!(outcome.paths, PAIRS as u64, "one query a pair, neither more nor less");
     // Whoever has asked for one is known to all: far from one multicast for each pair.
     assert!(outcome.multicasts < 40 * HOSTS as u64, "{}", outcome.multicasts);
+    // Nor do many of a host's questions wait at the SA, or its multicasts come all at once.
+    assert!(outcome.longest_queue < HOSTS * 3 / 2, "{}", outcome.longest_queue);
+    assert!(outcome.busiest < HOSTS as u64, "{}", outcome.busiest);
     assert!(outcome.bytes_per_destination < 400.0, "{}", outcome.bytes_per_destination);
 }
 

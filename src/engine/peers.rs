@@ -196,6 +196,7 @@ impl Engine {
             return Err(unasked("a refusal proves nothing"));
         }
         let group = e.best_group(&[chosen]).ok_or(unasked("it names a group that is not joined"))?;
+        e.arp.answered(now, r.tid);
         if e.refreshes.close(r.tid) && self.peer_stays(now, ep, dest, rx, group) {
             return Ok(());
         }

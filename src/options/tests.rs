@@ -15,7 +15,7 @@ fn good(text: &str) -> Options {
 }
 
 #[test]
-fn defaults_are_those_of_the_deployed_service() {
+fn defaults_are_those_of_the_deployed_service_but_for_depths() {
     let options = good("# nothing\n\n");
     assert_eq!(options, Options::default());
     let shown = options.render();
@@ -37,9 +37,9 @@ fn defaults_are_those_of_the_deployed_service() {
         "loopback_prot local",
         "timeout 2000",
         "retries 2",
-        "resolve_depth 1",
-        "sa_depth 1",
-        "send_depth 1",
+        "resolve_depth 64",
+        "sa_depth 32",
+        "send_depth 32",
         "recv_depth 1024",
         "min_mtu 2048",
         "min_rate 10",

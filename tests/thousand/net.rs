@@ -104,10 +104,23 @@ pub struct Host {
 #[derive(Default, Debug)]
 pub struct Counts {
     pub multicasts: u64,
+    /// Multicasts of the millisecond that had the most.
+    pub busiest: u64,
+    millisecond: (u64, u64),
     pub unicasts: u64,
     pub lost: u64,
     pub repeats: u64,
     pub events: u64,
+}
+
+impl Counts {
+    fn multicast(&mut self, now: Time) {
+        let (millisecond, count) = self.millisecond;
+        let count = if now.0 / MS == millisecond { count + 1 } else { 1 };
+        self.millisecond = (now.0 / MS, count);
+        self.busiest = self.busiest.max(count);
+        self.multicasts += 1;
+    }
 }
 
 pub struct Net {
@@ -415,7 +428,7 @@ impl Net {
         let src_qp = host.ep.map_or(0, |(_, q)| q);
         let rx = Rx { sgid: host.port.gid(), dgid, slid: host.port.lid, src_qp, dlid_path_bits: 0 };
         if dgid.is_multicast() {
-            self.counts.multicasts += 1;
+            self.counts.multicast(self.now);
             return self.later(LATENCY, Event::Multicast { from, rx, payload });
         }
         self.counts.unicasts += 1;

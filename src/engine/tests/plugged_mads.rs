@@ -35,7 +35,7 @@ fn each_is_answered_once_with_its_own_transaction_id() {
         send(&mut net, number);
     }
     net.run(0);
-    assert_eq!(net.path_queries.len(), 1, "`sa_depth` is 1");
+    assert_eq!(net.path_queries.len(), 1, "a burst begins with one");
     net.run(S);
     let done = done(&mut net);
     assert_eq!(done.iter().map(|d| d.0).collect::<Vec<_>>(), [1, 2, 3]);

@@ -202,7 +202,7 @@ fn nobody_who_waits_waits_for_a_refresh() {
     net.sa = Sa::Answers;
     assert!(net.ask(0, &[to_gid(1)], MS).is_some());
     // the same for addresses, of which none may be sent while others wait for their turn
-    let mut net = Net::new(2, &minute(RouteProt::Sa));
+    let mut net = Net::new(2, &Config { resolve_depth: 1, ..minute(RouteProt::Sa) });
     net.ask(0, &[from(0), to(1)], 5 * MS).unwrap();
     net.run(51 * S);
     for stranger in 100..400 {

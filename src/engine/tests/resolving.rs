@@ -1,6 +1,6 @@
 //! Destinations that resolve.
 
-use super::sim::{MS, Net, S, gid, ip, path, status};
+use super::sim::{MS, Net, S, US, gid, ip, path, status};
 use super::{from, to, to_name};
 use crate::engine::{Config, RouteProt};
 use ibacm_wire::client::{Counter, EP_FLAG_DEST, Entry, FLAG_NODELAY, FLAG_QUERY_SA, Status};
@@ -184,4 +184,21 @@ fn names_compare_without_case_and_the_source_name_is_told() {
     assert_eq!(path(&net.ask(0, &[source, dest], 5 * MS).unwrap()).dgid(), gid(1));
     let back = Entry::address(EP_FLAG_DEST, 1, b"node-0");
     net.ask(1, &[Entry::address(1, 1, b"node-1"), back], 0).expect("learned from the request");
+}
+
+#[test]
+fn a_burst_takes_a_fraction_of_one_after_another() {
+    let time = |depth| {
+        let mut net = Net::new(257, &Config { resolve_depth: depth, sa_depth: depth, ..Config::default() });
+        (net.latency, net.sa_latency) = (500 * US, 100 * US);
+        let begin = net.now;
+        let ids: Vec<u64> = (1..257).map(|host| net.start(0, &[from(0), to(host)])).collect();
+        while !ids.iter().all(|id| net.hosts[0].replies.contains_key(id)) {
+            net.run(100 * US);
+            assert!(net.now.0 < begin.0 + S, "it ends");
+        }
+        net.now.0 - begin.0
+    };
+    let (burst, one_by_one) = (time(64), time(1));
+    assert!(one_by_one > 200 * MS && burst * 10 < one_by_one, "{burst} us, {one_by_one} us");
 }
