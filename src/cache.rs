@@ -341,6 +341,10 @@ impl Cache {
     }
 }
 
+#[cfg(any(test, fuzzing))]
+#[path = "cache_check.rs"]
+mod check;
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -16,6 +16,9 @@ pub mod evloop;
 mod few;
 pub mod ffi;
 pub mod frame;
+#[cfg(any(test, fuzzing))]
+#[doc(hidden)]
+pub mod fuzzing;
 pub mod keyed;
 pub mod lifecycle;
 mod listen;

@@ -408,6 +408,10 @@ impl<P> SaClient<P> {
     }
 }
 
+#[cfg(any(test, fuzzing))]
+#[path = "sa_check.rs"]
+mod check;
+
 #[cfg(test)]
 #[path = "sa_tests.rs"]
 mod tests;
