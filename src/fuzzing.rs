@@ -8,8 +8,8 @@ mod decode;
 mod engine;
 mod files;
 mod input;
-mod netlink;
 mod names;
+mod netlink;
 mod sa;
 mod seeds;
 #[cfg(test)]

@@ -119,12 +119,14 @@ impl World {
         let kind = input.byte();
         let guid = |host| names::gid(host).interface_id();
         let row = |h: usize| format!("0x{:04X} : 0 : 4 : 7\n", names::lid(h));
-        let port = |h: usize| format!("Channel Adapter 0x{:016x}, base LID {}, \"h\", port 1\n", guid(h), names::lid(h));
+        let port =
+            |h: usize| format!("Channel Adapter 0x{:016x}, base LID {}, \"h\", port 1\n", guid(h), names::lid(h));
         let known: Vec<usize> = (0..names::HOSTS).filter(|h| kind >> h & 1 != 0).collect();
         let dump = port(0)
             + &known.iter().map(|h| row(*h)).collect::<String>()
             + &known.iter().map(|h| port(*h)).collect::<String>();
-        let line = |h: &usize| format!("{} {}\n{} {}\n", names::ip(*h, 0), names::gid(*h), names::name(*h), names::gid(*h));
+        let line =
+            |h: &usize| format!("{} {}\n{} {}\n", names::ip(*h, 0), names::gid(*h), names::name(*h), names::gid(*h));
         let hosts: String = if input.byte() & 1 != 0 { known.iter().map(line).collect() } else { String::new() };
         let routes = parse_routes(dump.as_bytes(), "r", Wanted::Ports(&[guid(0)])).0;
         let preload = Preload { routes, hosts: parse_hosts(hosts.as_bytes(), "h").0 };

@@ -23,7 +23,9 @@ impl Resolver for Questions<'_> {
         assert!(local_service::is_kernel(id) && question.to_string().len() < 1024);
         let entries = match question {
             Question::Path(question) => vec![question.entry(Some(self.0.ports[0].gid()), wait)],
-            Question::Ip { dest, interface } if *interface != 0 => ip_entries(*dest, Some(super::names::ip(0, 2)), wait),
+            Question::Ip { dest, interface } if *interface != 0 => {
+                ip_entries(*dest, Some(super::names::ip(0, 2)), wait)
+            }
             Question::Ip { dest, .. } => ip_entries(*dest, None, wait),
         };
         let (request, length) = resolve_request(0, &entries);

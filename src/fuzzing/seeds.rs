@@ -1,6 +1,8 @@
 //! Messages and files as they are, to begin from: `scripts/fuzz --seeds` writes them into the corpus.
 
-use ibacm_wire::client::{EP_FLAG_DEST, EP_FLAG_SOURCE, Entry, FLAG_QUERY_SA, HDR_LEN, Header, VERSION, resolve_request};
+use ibacm_wire::client::{
+    EP_FLAG_DEST, EP_FLAG_SOURCE, Entry, FLAG_QUERY_SA, HDR_LEN, Header, VERSION, resolve_request,
+};
 use ibacm_wire::datagram::{Datagram, Groups, Request, group_gid};
 use ibacm_wire::{PathRecord, sa};
 
@@ -152,9 +154,21 @@ pub fn seeds() -> Vec<Seed> {
         ("sa", "answers_acm", [&OTHERS[..], &[1], &look_ups(), &report, &mad].concat()),
         ("netlink", "questions", kernel_questions()),
         ("netlink", "interfaces", interfaces()),
-        ("files", "options", file(0, "log_level 1\nprovider ibacmp default\ntimeout 200ms # more\nserver_mode open\nminrate 40\n")),
-        ("files", "addresses", file(5, "# name\nnode1 mlx5_0 1 default\n10.0.0.7 mlx5_0 2 8001\nfd00::1 mlx5_1 1 0xffff\n")),
-        ("files", "hosts", file(2, "10.0.0.2 fe80::2:c900:0:2\nnode-1 fe80::2:c900:0:2 # c\nfd10::3 fe80::2:c900:0:3\n")),
+        (
+            "files",
+            "options",
+            file(0, "log_level 1\nprovider ibacmp default\ntimeout 200ms # more\nserver_mode open\nminrate 40\n"),
+        ),
+        (
+            "files",
+            "addresses",
+            file(5, "# name\nnode1 mlx5_0 1 default\n10.0.0.7 mlx5_0 2 8001\nfd00::1 mlx5_1 1 0xffff\n"),
+        ),
+        (
+            "files",
+            "hosts",
+            file(2, "10.0.0.2 fe80::2:c900:0:2\nnode-1 fe80::2:c900:0:2 # c\nfd10::3 fe80::2:c900:0:3\n"),
+        ),
         ("files", "routes", file(3 | 5 << 2, &dump)),
         ("engine", "look_ups", events(DEFAULTS, &[0, 6, 11, 15, 17, 18])),
         ("engine", "all", events(OTHERS, &(0..32).collect::<Vec<u8>>())),

@@ -13,7 +13,8 @@ use ibacm_wire::{PathRecord, client};
 use super::names;
 use crate::engine::check::Limits;
 use crate::engine::{
-    Action, AskId, Call, ClientId, Config, Engine, EpId, NeighbourToken, Outcome, PortId, PortInfo, Providers, Unroutable,
+    Action, AskId, Call, ClientId, Config, Engine, EpId, NeighbourToken, Outcome, PortId, PortInfo, Providers,
+    Unroutable,
 };
 use crate::time::Time;
 
@@ -208,7 +209,7 @@ impl World {
                 break;
             }
             self.now = self.now.max(next);
-            self.turn();
+            self.turn_quickly();
         }
         self.now = end;
         self.turn();
@@ -221,8 +222,13 @@ impl World {
         self.turn();
     }
 
-    /// One turn of the loop.
+    /// One turn of the loop, after which everything is looked at.
     pub fn turn(&mut self) {
+        self.turn_quickly();
+        self.engine.check_all(&self.limits);
+    }
+
+    fn turn_quickly(&mut self) {
         while let Some((ep, token)) = self.unsent.pop_front() {
             self.engine.sent(self.now, ep, token, true);
         }
@@ -240,7 +246,6 @@ impl World {
             turns += 1;
             assert!(turns < TURNS, "a deadline that stays in the past");
         }
-        self.engine.check_all(&self.limits);
         for (who, wait) in &self.waiting {
             assert!(wait.limit >= self.now, "{who:?} waits for too long");
         }
