@@ -53,7 +53,6 @@ impl World {
         let ep = EpId(u32::from(kind & 7));
         self.shut = kind & 0x80 != 0;
         if self.engine.endpoint_wanted(ep).is_some() {
-            self.qps.remove(&ep);
             self.open(ep);
         }
     }
@@ -62,7 +61,7 @@ impl World {
     fn sends(&mut self, input: &mut Input<'_>) {
         let kind = input.byte();
         match self.unsent.pop_front() {
-            Some((ep, token)) if kind < 0xf0 => self.engine.sent(self.now, ep, token, kind & 1 == 0),
+            Some((ep, token, ok)) if kind < 0xf0 => self.engine.sent(self.now, ep, token, ok && kind & 1 == 0),
             _ => self.engine.sent(self.now, EpId(u32::from(kind & 7)), u64::from(kind), kind & 8 != 0),
         }
     }

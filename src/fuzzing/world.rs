@@ -54,12 +54,15 @@ pub(super) struct World {
     generations: [u64; 4],
     tid: u64,
     waiting: HashMap<(ClientId, u64), Wait>,
-    pub qps: HashMap<EpId, u32>,
+    /// Those of clients that have gone, whose replies may come.
+    gone: HashSet<(ClientId, u64)>,
+    /// Endpoints that are to be open, and whether they are: a QP may be broken, or not to be had.
+    qps: HashMap<EpId, bool>,
     next_qpn: u32,
     /// Requests that were sent, and by whom.
     pub sent: VecDeque<(EpId, Datagram)>,
-    /// Sends whose end is not told yet.
-    pub unsent: VecDeque<(EpId, u64)>,
+    /// Sends whose end is not told yet, and whether they are good.
+    pub unsent: VecDeque<(EpId, u64, bool)>,
     pub mads: Vec<Asked>,
     /// MADs that were answered, or had their time.
     pub old_mads: VecDeque<(PortId, SaMad)>,
@@ -90,6 +93,7 @@ impl World {
             generations: [0; 4],
             tid: 0,
             waiting: HashMap::new(),
+            gone: HashSet::new(),
             qps: HashMap::new(),
             next_qpn: 0x100,
             sent: VecDeque::new(),
@@ -194,7 +198,8 @@ impl World {
     pub fn close(&mut self, number: usize) {
         let client = self.client(number);
         self.generations[number % 4] += 1;
-        self.waiting.retain(|(c, _), w| *c != client || w.late);
+        let gone = self.waiting.extract_if(|(c, _), _| *c == client);
+        self.gone.extend(gone.filter(|(_, w)| w.late).map(|(who, _)| who));
         self.engine.client_gone(client);
     }
 
@@ -229,8 +234,8 @@ impl World {
     }
 
     fn turn_quickly(&mut self) {
-        while let Some((ep, token)) = self.unsent.pop_front() {
-            self.engine.sent(self.now, ep, token, true);
+        while let Some((ep, token, ok)) = self.unsent.pop_front() {
+            self.engine.sent(self.now, ep, token, ok);
         }
         while let Some(i) = self.mads.iter().position(|m| m.ends <= self.now) {
             self.give_back(i);
@@ -308,7 +313,7 @@ impl World {
                 assert!(mgid.is_multicast() && self.qps.contains_key(&ep));
             }
             Action::Send { ep, token, payload, av, .. } => {
-                assert!(self.qps.contains_key(&ep), "sent from an endpoint that is not open");
+                let open = *self.qps.get(&ep).expect("sent from an endpoint that is to be open");
                 assert!(av.dlid != 0 && !av.dgid.is_zero(), "sent to nobody");
                 let datagram = Datagram::parse(&*payload).expect("what others understand");
                 if matches!(datagram, Datagram::Request(_)) {
@@ -317,7 +322,7 @@ impl World {
                 if self.sent.len() > KEPT {
                     self.sent.pop_front();
                 }
-                self.unsent.push_back((ep, token));
+                self.unsent.push_back((ep, token, open));
             }
             Action::Mad { port, tid, mad, timeout_ms, retries, .. } => {
                 assert!(self.ports[port.0 as usize].active, "the SA is asked by a port that is down");
@@ -327,7 +332,9 @@ impl World {
             }
             Action::Reply { client, reply } => {
                 let tid = self.reply(&reply);
-                assert!(self.waiting.remove(&(client, tid)).is_some(), "{client:?} {tid}: nobody waits for this reply");
+                let who = (client, tid);
+                let waited = self.waiting.remove(&who).is_some() || self.gone.remove(&who);
+                assert!(waited, "{client:?} {tid}: nobody waits for this reply");
                 self.replies.push((client, reply));
             }
             Action::AskNeighbour { token, until, .. } => {
@@ -347,12 +354,12 @@ impl World {
 
     /// Makes an endpoint's QP.
     pub fn open(&mut self, ep: EpId) {
+        self.unsent.retain(|s| s.0 != ep);
+        self.qps.insert(ep, !self.shut);
         if self.shut {
             return self.engine.endpoint_failed(ep, "no QP to be had");
         }
         self.next_qpn += 1;
-        self.qps.insert(ep, self.next_qpn);
-        self.unsent.retain(|s| s.0 != ep);
         self.engine.endpoint_opened(self.now, ep, self.next_qpn);
     }
 
