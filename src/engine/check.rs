@@ -1,6 +1,7 @@
 //! What is always true of the engine, for the fuzzer and whoever else wants to know.
 
 use super::Engine;
+use super::action::EpId;
 use super::endpoint::{Endpoint, MAX_PEER_WAITERS, MAX_RESPONSES, Waiter};
 use super::resolve::SaWho;
 use crate::cache::State;
@@ -63,10 +64,13 @@ impl Engine {
         self.routes.check();
     }
 
-    /// Panics if somebody still waits or something is still under way, after everything has had its time.
-    pub(crate) fn check_idle(&self) {
+    /// Panics if somebody still waits or something is still under way, after everything has had its time. `works` says which
+    /// endpoints have a QP.
+    pub(crate) fn check_idle(&self, works: impl Fn(EpId) -> bool) {
         assert_eq!(self.waiters.total(), 0);
-        for e in &self.eps {
+        for (i, e) in self.eps.iter().enumerate() {
+            let sent = e.responses.is_empty() && e.responses_sent == 0;
+            assert!(sent || !works(EpId(i as u32)), "responses that are not sent");
             assert!(e.pending.is_empty() && e.arp.is_empty() && e.await_group.is_empty());
         }
         let asks = |who: &SaWho| matches!(who, SaWho::Route { .. } | SaWho::Query(_) | SaWho::Provider { .. });

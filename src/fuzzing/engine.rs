@@ -76,6 +76,9 @@ impl World {
             self.engine.neighbour_changed(self.ports[0].gid(), 0xffff, ip, gid);
         } else if self.neighbours() != 0 {
             let pick = input.below(self.neighbours());
+            if kind & 0x40 != 0 {
+                return self.forget_neighbour(pick);
+            }
             self.neighbour(pick, gid);
         }
     }

@@ -132,6 +132,16 @@ fn events(options: [u8; 5], kinds: &[u8]) -> Vec<u8> {
     all
 }
 
+/// Routes change, and a path that is being checked because of that goes down with its port.
+fn checks() -> Vec<u8> {
+    let mut all = [&DEFAULTS[..], &[0, 0, 0]].concat();
+    // host 1 is asked for by GID, and the SA answers; a notice of links; time
+    all.extend([0, 0, 3, 1, 1, 0, 15, 0, 11, 13, 0, 2, 0, 18, 40, 0]);
+    // the same is asked for again, and is checked; the port goes down, comes up, and everything is answered
+    all.extend([0, 0, 3, 1, 1, 0, 22, 0, 0, 0, 22, 0, 0, 0, 15, 0]);
+    all
+}
+
 /// The seeds of all targets.
 pub fn seeds() -> Vec<Seed> {
     let file = |kind: u8, text: &str| [&[kind][..], text.as_bytes()].concat();
@@ -170,6 +180,7 @@ pub fn seeds() -> Vec<Seed> {
             file(2, "10.0.0.2 fe80::2:c900:0:2\nnode-1 fe80::2:c900:0:2 # c\nfd10::3 fe80::2:c900:0:3\n"),
         ),
         ("files", "routes", file(3 | 5 << 2, &dump)),
+        ("engine", "checks", checks()),
         ("engine", "look_ups", events(DEFAULTS, &[0, 6, 11, 15, 17, 18])),
         ("engine", "all", events(OTHERS, &(0..32).collect::<Vec<u8>>())),
     ]

@@ -251,6 +251,9 @@ impl World {
             turns += 1;
             assert!(turns < TURNS, "a deadline that stays in the past");
         }
+        // what is not due is not done: else it would be done too late where nothing else happens
+        self.engine.on_time(self.now);
+        assert!(self.engine.next_action().is_none(), "there was something to do, and no deadline said so");
         for (who, wait) in &self.waiting {
             assert!(wait.limit >= self.now, "{who:?} waits for too long");
         }
@@ -276,6 +279,11 @@ impl World {
 
     pub fn neighbours(&self) -> usize {
         self.neighbours.len()
+    }
+
+    /// The kernel says nothing of a neighbour.
+    pub fn forget_neighbour(&mut self, i: usize) {
+        self.neighbours.swap_remove(i);
     }
 
     /// What the kernel says of a neighbour.
@@ -369,7 +377,7 @@ impl World {
         let left: Vec<_> = self.waiting.keys().collect();
         assert!(left.is_empty(), "nobody answers {left:?}");
         assert!(self.provider_mads.is_empty(), "questions of a provider that do not end");
-        self.engine.check_idle();
+        self.engine.check_idle(|ep| self.qps.get(&ep) == Some(&true));
     }
 
     /// The SA's true answer to what `mad` asks.
