@@ -314,6 +314,10 @@ impl Arp {
     }
 }
 
+#[cfg(any(test, fuzzing))]
+#[path = "arp_check.rs"]
+mod check;
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -355,6 +355,10 @@ impl Cache {
     }
 }
 
+#[cfg(any(test, fuzzing))]
+#[path = "cache_check.rs"]
+mod check;
+
 #[cfg(test)]
 mod tests {
     use super::*;

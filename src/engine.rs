@@ -7,6 +7,8 @@
 mod action;
 mod announce;
 mod by_address;
+#[cfg(any(test, fuzzing))]
+pub(crate) mod check;
 mod config;
 mod doubt;
 mod endpoint;

@@ -17,6 +17,9 @@ pub mod evloop;
 mod few;
 pub mod ffi;
 pub mod frame;
+#[cfg(any(test, fuzzing))]
+#[doc(hidden)]
+pub mod fuzzing;
 pub mod keyed;
 pub mod lifecycle;
 mod listen;

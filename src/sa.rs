@@ -420,6 +420,10 @@ impl<P> SaClient<P> {
     }
 }
 
+#[cfg(any(test, fuzzing))]
+#[path = "sa_check.rs"]
+mod check;
+
 #[cfg(test)]
 #[path = "sa_tests.rs"]
 mod tests;

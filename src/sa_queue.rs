@@ -181,3 +181,21 @@ impl<P> Queue<P> {
         order.into_iter().filter_map(|n| self.waiting.remove(&n)).map(|request| request.who)
     }
 }
+
+#[cfg(any(test, fuzzing))]
+impl<P> Queue<P> {
+    /// Those that wait.
+    pub fn values(&self) -> impl Iterator<Item = &Request<P>> {
+        self.waiting.values()
+    }
+
+    /// Panics if it contradicts itself; `sent` are on their way.
+    pub fn check<'a>(&'a self, sent: impl Iterator<Item = &'a Request<P>> + Clone) {
+        assert!(
+            self.waiting.keys().all(|n| self.turns.has(*n) && self.order.contains(n)),
+            "a question has lost its turn"
+        );
+        let opened = self.values().chain(sent.clone()).filter(|r| r.is_client_s()).count();
+        self.turns.check(opened, sent.filter(|r| r.place.is_some()).count());
+    }
+}

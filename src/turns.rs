@@ -42,9 +42,9 @@ const PLACES: usize = 8;
 /// How many places are free.
 #[derive(Clone, Copy, Debug)]
 pub struct Free {
-    /// For a cause that has none.
+    /// For a client that has none.
     pub first: usize,
-    /// For one that has.
+    /// For others.
     pub more: usize,
 }
 
@@ -76,9 +76,10 @@ impl Share {
         self.open == 0 && self.places == 0 && !self.ringed
     }
 
-    /// Whether it may have one more place.
-    fn may_take(&self, free: Free) -> bool {
+    /// Whether it, of `cause`, may have one more place.
+    fn may_take(&self, cause: Cause, free: Free) -> bool {
         match self.places {
+            0 if cause.is_low() => free.more > 0,
             0 => free.first > 0,
             _ => free.more > 1 && self.places < PLACES.saturating_mul(free.more),
         }
@@ -189,7 +190,7 @@ impl Turns {
                 share.waiting.pop_front();
                 self.len = self.len.saturating_sub(1);
             }
-            let may = share.may_take(free) && (low || !cause.is_low());
+            let may = share.may_take(cause, free) && (low || !cause.is_low());
             let next = if may { share.waiting.pop_front() } else { None };
             share.places += usize::from(next.is_some());
             share.ringed = !share.waiting.is_empty();
@@ -213,7 +214,7 @@ impl Turns {
     /// Whether [`Turns::next`] would give one.
     pub fn has_next(&self, free: Free, wanted: impl Fn(u64) -> bool) -> bool {
         let may = |cause: &Cause| {
-            self.shares.get(cause).is_some_and(|s| s.may_take(free) && s.waiting.iter().any(|n| wanted(*n)))
+            self.shares.get(cause).is_some_and(|s| s.may_take(*cause, free) && s.waiting.iter().any(|n| wanted(*n)))
         };
         self.fresh.iter().chain(&self.ring).any(may)
     }
@@ -249,6 +250,10 @@ impl Turns {
         self.tidy_at = 2 * self.len;
     }
 }
+
+#[cfg(any(test, fuzzing))]
+#[path = "turns_check.rs"]
+mod check;
 
 #[cfg(test)]
 mod tests {

@@ -19,6 +19,9 @@
 
 mod client;
 mod error;
+#[cfg(any(test, fuzzing))]
+#[doc(hidden)]
+pub mod fuzzing;
 mod link;
 mod message;
 mod name;

@@ -79,6 +79,12 @@ impl Moved {
     pub fn deadline(&self) -> Time {
         if self.gids.is_empty() { Time::NEVER } else { self.walk_at }
     }
+
+    /// Panics if it is too much.
+    #[cfg(any(test, fuzzing))]
+    pub fn check(&self) {
+        assert!(self.gids.len() <= MAX_MOVED);
+    }
 }
 
 /// GIDs that are at one LID now.

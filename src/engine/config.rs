@@ -75,13 +75,13 @@ impl Default for Config {
 }
 
 impl Config {
-    pub(super) fn sa(&self) -> SaConfig {
+    pub(crate) fn sa(&self) -> SaConfig {
         SaConfig { depth: self.sa_depth, timeout_ms: self.timeout_ms, retries: self.retries }
     }
 
     /// Limits of address requests on a port whose subnet has this timeout exponent (PortInfo:SubnetTimeOut, the time
     /// is 4.096 us * 2^n).
-    pub(super) fn arp(&self, subnet_timeout: u8) -> ArpConfig {
+    pub(crate) fn arp(&self, subnet_timeout: u8) -> ArpConfig {
         // 2^(n-8) ms is what deployed services take for it
         let subnet_ms = match subnet_timeout.min(31) {
             n @ 8.. => 1u64 << (n - 8),

@@ -120,6 +120,13 @@ impl News {
         told.max(self.all.map(|a| a.0)).is_some_and(|t| t >= asked)
     }
 
+    /// Panics if it is too much, or so many checks are under way as are not counted.
+    #[cfg(any(test, fuzzing))]
+    pub fn check(&self, checks: usize) {
+        assert!(self.told.len() <= MAX_TOLD && self.checks <= MAX_CHECKS);
+        assert_eq!(self.checks, checks, "checks under way");
+    }
+
     fn add(&mut self, now: Time, gid: Gid) {
         self.pending = true;
         if self.told.len() >= MAX_TOLD && !self.told.contains_key(&gid) {

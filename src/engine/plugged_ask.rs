@@ -70,6 +70,15 @@ impl Asks {
         self.ends.first().map_or(Time::NEVER, |e| Time(e.0))
     }
 
+    /// Panics if what is known of open questions contradicts itself.
+    #[cfg(any(test, fuzzing))]
+    pub fn check(&self) {
+        assert_eq!(self.open.len(), self.ends.len());
+        assert_eq!(self.open.len(), self.clients.len());
+        assert_eq!(self.open.len(), self.of.values().sum::<usize>());
+        assert!(self.of.values().all(|n| *n <= MAX_ASKS));
+    }
+
     fn add(&mut self, id: u64, open: Open) {
         self.ends.insert((open.until.0, id));
         self.clients.insert((open.client.0, id));

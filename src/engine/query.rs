@@ -2,8 +2,8 @@
 
 use ibacm_wire::PathRecord;
 use ibacm_wire::client::{
-    Counter, ENTRY_LEN, EP_CONFIG_LEN, EP_FLAG_SOURCE, Entry, HDR_LEN, Header, MAX_ADDRESS, MAX_PROV_NAME, OP_ACK,
-    PERF_MORE, Status,
+    Counter, ENTRY_LEN, EP_CONFIG_LEN, EP_FLAG_SOURCE, Entry, HDR_LEN, Header, MAX_ADDRESS, MAX_PROV_NAME, MAX_REQUEST,
+    OP_ACK, PERF_MORE, Status,
 };
 
 use super::Engine;
@@ -20,6 +20,9 @@ pub const BUILTIN: &str = "ibacmp";
 /// Addresses that fit into a reply, whose length is 16 bits.
 const MAX_LISTED: usize = (u16::MAX as usize - HDR_LEN - EP_CONFIG_LEN) / MAX_ADDRESS;
 
+/// Counters that fit into a message.
+const MOST_COUNTERS: usize = (MAX_REQUEST - HDR_LEN) / 8;
+
 /// A client's question to the SA.
 pub(super) struct Query {
     pub ep: EpId,
@@ -28,9 +31,10 @@ pub(super) struct Query {
     pub flags: u32,
 }
 
-/// Appends the reply to an [`OP_PERF_QUERY`](ibacm_wire::client::OP_PERF_QUERY): at most 255 counters.
+/// Appends the reply to an [`OP_PERF_QUERY`](ibacm_wire::client::OP_PERF_QUERY), of as many counters as fit into a message:
+/// clients have no room for more than that, and refuse what is longer.
 pub(super) fn put_counters(h: Header, values: &[u64], out: &mut Vec<u8>) {
-    let values = &values[..values.len().min(usize::from(u8::MAX))];
+    let values = &values[..values.len().min(MOST_COUNTERS)];
     let length = (HDR_LEN + values.len() * 8) as u16;
     let data = [values.len() as u8, h.data[1], 0];
     out.extend_from_slice(&Header { opcode: h.opcode | OP_ACK, status: 0, data, length, ..h }.emit());

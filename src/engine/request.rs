@@ -85,6 +85,13 @@ impl RouteMemo {
         self.table.clear();
         self.list.clear();
     }
+
+    /// Panics if it is too much.
+    #[cfg(any(test, fuzzing))]
+    pub fn check(&self) {
+        assert!(self.list.len() <= MAX_ROUTES);
+        assert_eq!(self.table.len(), self.list.len());
+    }
 }
 
 impl Engine {

@@ -77,7 +77,7 @@ impl Waiters {
     }
 
     /// Look-ups that are waited for.
-    #[cfg(test)]
+    #[cfg(any(test, fuzzing))]
     pub fn total(&self) -> usize {
         self.total
     }
