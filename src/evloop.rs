@@ -71,7 +71,7 @@ const REOPEN_MAX: Duration = Duration::from_secs(60);
 
 /// How long the loop looks for the answer to what it sent before it sleeps: most come sooner, and to be woken takes as
 /// long again, more where a processor has to be woken too.
-const ANSWER: Duration = Duration::from_micros(100);
+const ANSWER: Duration = Duration::from_micros(200);
 
 /// What the loop itself needs of the options.
 #[derive(Clone, Copy, Debug)]

@@ -46,6 +46,8 @@ impl Daemon {
                     let status = reply.get(2).copied().unwrap_or_default();
                     log!(2, "client {}: answered, status {status}", id.index);
                     self.server.reply(id, &reply);
+                    // what it was for has come
+                    self.awake_until = self.now.plus(self.busy_poll);
                 }
                 Action::Send { ep, token, av, qpn, payload } => {
                     self.send(ep, token, &av, qpn, &*payload);
