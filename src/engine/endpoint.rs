@@ -83,6 +83,8 @@ pub(super) struct Pending {
     /// When the SA was last asked for the path, and how often again because of what it told meanwhile.
     pub asked: Time,
     pub again: u8,
+    /// How often its group was lost while it was asked there.
+    pub rounds: u8,
     /// When it was asked first.
     pub first_asked: Option<Time>,
     /// What else is done to find it.

@@ -26,6 +26,8 @@ const RETRY: Duration = Duration::from_secs(1);
 const RETRY_MAX: Duration = Duration::from_secs(60);
 /// As [`RETRY_MAX`], for groups between the first and the own one: an SA that refuses them may do so for ever.
 const RETRY_MAX_BETWEEN: Duration = Duration::from_secs(15 * 60);
+/// How often a look-up begins again because its group is lost.
+const MAX_ROUNDS: u8 = 8;
 
 impl Engine {
     /// Decides on the endpoint's groups and joins them all.
@@ -232,11 +234,19 @@ impl Engine {
         }
         let limit = self.config.arp(self.info(ep).subnet_timeout).timeout * (self.config.retries + 1);
         let Endpoint { pending, arp, await_group, .. } = &mut self.eps[ep.0 as usize];
+        let mut over = Vec::new();
         for (dest, p) in pending.iter_mut() {
-            if let Some(tid) = p.tid.take() {
-                arp.close(tid);
-                await_group.push_back((now.plus(limit), *dest));
+            let Some(tid) = p.tid.take() else { continue };
+            arp.close(tid);
+            p.rounds += 1;
+            // a group that comes and goes all the time makes no look-up endless
+            match p.rounds < MAX_ROUNDS {
+                true => await_group.push_back((now.plus(limit), *dest)),
+                false => over.push(*dest),
             }
+        }
+        for dest in over {
+            self.unanswered(now, ep, dest, Status::Etimedout, "its group is lost again and again");
         }
     }
 

@@ -423,3 +423,16 @@ fn what_has_expired_is_not_known() {
     let reply = net.ask(0, &[from(0), to_name(1)], 3 * WAIT + 10 * MS).expect("in time");
     assert_eq!(status(&reply), Status::Etimedout as u8);
 }
+
+#[test]
+fn a_group_that_is_lost_all_the_time_makes_no_look_up_endless() {
+    let mut net = Net::new(1, &config(RouteProt::Sa));
+    let ids = [net.start(0, &[from(0), to(9)]), net.start(0, &[from(0), to_name(9)])];
+    for _ in 0..20 {
+        net.run(500 * MS);
+        queue_pair_made(&mut net);
+    }
+    for id in ids {
+        assert_eq!(net.hosts[0].replies.get(&id).map(|r| status(r)), Some(Status::Etimedout as u8));
+    }
+}
