@@ -50,6 +50,8 @@ struct Open {
     queued: bool,
     /// The next transmission is the last one over again.
     again: bool,
+    /// That has happened, so that not only the retries end it.
+    extra: bool,
     deadline: Time,
     /// Groups that were offered with the latest transmission.
     offered: Groups,
@@ -135,6 +137,7 @@ impl Arp {
             young: false,
             queued: true,
             again: false,
+            extra: false,
             deadline: Time::NEVER,
             offered: Groups::default(),
         };
@@ -250,7 +253,7 @@ impl Arp {
                 self.young -= 1;
                 self.turns.leave_place(o.turn);
             }
-            (o.queued, o.again) = (true, true);
+            (o.queued, o.again, o.extra) = (true, true, true);
             self.queued += 1;
             self.turns.push(o.turn, *tid);
         }
@@ -274,7 +277,7 @@ impl Arp {
             if o.queued || at != o.deadline {
                 continue;
             }
-            if o.sent > self.config.retries || (o.failures > 0 && at >= o.limit) {
+            if o.sent > self.config.retries || ((o.extra || o.failures > 0) && at >= o.limit) {
                 let dest = o.dest;
                 self.close(tid);
                 return Some(GaveUp { dest });

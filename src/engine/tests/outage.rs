@@ -426,9 +426,10 @@ fn what_has_expired_is_not_known() {
 
 #[test]
 fn a_group_that_is_lost_all_the_time_makes_no_look_up_endless() {
-    let mut net = Net::new(1, &config(RouteProt::Sa));
+    let mut net = Net::new(1, &Config { retries: 3, addr_fallback: false, ..config(RouteProt::Sa) });
+    net.sa_latency = 100 * MS;
     let ids = [net.start(0, &[from(0), to(9)]), net.start(0, &[from(0), to_name(9)])];
-    for _ in 0..20 {
+    for _ in 0..15 {
         net.run(500 * MS);
         queue_pair_made(&mut net);
     }
