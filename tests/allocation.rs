@@ -213,3 +213,38 @@ fn resolving_from_the_cache_allocates_nothing_whatever_is_asked() {
         assert!(service.0.next_action().is_none());
     }
 }
+
+#[test]
+fn many_requests_at_once_allocate_nothing_and_have_one_answer_together() {
+    let poll = Poll::new().unwrap();
+    let mut server = Server::new(poll.registry(), Limits::default()).unwrap();
+    let (ours, mut client) = UnixStream::pair().unwrap();
+    let id = server.insert(ours.into()).unwrap();
+    client.set_read_timeout(Some(Duration::from_secs(5))).unwrap();
+    let mut service = Resolving::new();
+    let from = Entry::address(EP_FLAG_SOURCE, TYPE_IP, &OWN);
+    let to = Entry::address(EP_FLAG_DEST, TYPE_IP, &OWN);
+    let name = Entry::address(EP_FLAG_DEST, TYPE_NAME, NAME);
+    let kinds: [(&[Entry], usize); 4] = [(&[from, to], 88), (&[to], 160), (&[from, name], 88), (&[name], 160)];
+    let (mut heap, mut length) = (Vec::new(), 0);
+    for (tid, (entries, answer)) in (0..32).zip(kinds.into_iter().cycle()) {
+        let (message, used) = resolve_request(tid, entries);
+        heap.extend_from_slice(&message[..used]);
+        length += answer;
+    }
+    let ready = Ready { readable: true, ..Ready::default() };
+    let mut replies = [0; 8192];
+    let mut ask = || {
+        client.write_all(&heap).unwrap();
+        server.on_client(id, ready, 5, &mut service);
+        assert_eq!(client.read(&mut replies).unwrap(), length);
+        assert!(!server.has_pending());
+    };
+    // the first one may have to choose a source
+    ask();
+    let before = counts();
+    (0..100).for_each(|_| ask());
+    assert_eq!(counts(), before);
+    let tids = (0..16).map(|pair| replies[pair * (88 + 160) + 8]);
+    assert!(tids.eq((0..32).step_by(2)), "each in its turn");
+}

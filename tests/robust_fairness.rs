@@ -142,6 +142,13 @@ fn made_up_peers() {
     let most = 1024 + begin.elapsed().as_millis() as u64 / 10 + 1;
     assert!(asked <= most, "{asked} questions, {most} may be");
     assert!(used[1] < used[0] + 512, "memory grows: {used:?} KiB");
+    // what is asked about peers still goes on for a while
+    let rested = wait_for(PATIENCE, || {
+        let before = lab.path_queries("H1");
+        std::thread::sleep(Duration::from_millis(300));
+        (lab.path_queries("H1") == before).then_some(())
+    });
+    assert!(rested.is_some(), "no end of questions");
     // what is known is answered, without a question
     let (queries, sent) = (lab.path_queries("H1"), lab.count("mcast.H1.", "sent"));
     Client::connect(&lab, "H1").resolve(&question).path();

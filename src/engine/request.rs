@@ -275,11 +275,12 @@ impl Engine {
     }
 
     /// Whether so much is being asked that nobody waits for that no more of it is started: there is no end to how many such
-    /// look-ups a client can make.
+    /// look-ups a client can make. None is forgotten while it is under way: too many would push out what is in use.
     fn is_crowded(&self, ep: EpId) -> bool {
         let e = &self.eps[ep.0 as usize];
         let (sa, nobody) = (&self.ports[e.port.0 as usize].sa, Cause::NOBODY);
-        e.arp.opened(nobody) + sa.asked(nobody) + e.await_group.len() >= CROWD
+        let crowd = CROWD.min(self.config.max_destinations / 4);
+        e.arp.opened(nobody) + sa.asked(nobody) + e.await_group.len() >= crowd
     }
 
     /// Answers from the cache, or starts what is needed and lets the client wait.

@@ -2,10 +2,10 @@
 
 use std::time::{Duration, Instant};
 
-use super::sim::{MS, Net, S, US, counted, gid, ip, ip_kind, nobody, octets, path};
+use super::sim::{MS, Net, S, US, counted, gid, ip, ip_kind, nobody, octets, path, status, to_ip};
 use super::{from, to};
 use crate::engine::{Config, EpId, PortInfo, Rx};
-use ibacm_wire::client::{Entry, More};
+use ibacm_wire::client::{Entry, FLAG_NODELAY, More, Status};
 use ibacm_wire::datagram::{Datagram, Groups, Request, group_gid};
 use ibacm_wire::{Gid, PathRecord};
 use std::net::IpAddr;
@@ -101,6 +101,19 @@ fn made_up_peers_that_were_asked_about_push_nobody_out() {
     net.run(S);
     net.ask(0, &[from(0), to(1)], 0).expect("what a client uses stays");
     assert_eq!(net.multicasts, multicasts);
+}
+
+#[test]
+fn look_ups_that_nobody_waits_for_push_nobody_out() {
+    let mut net = Net::new(3, &Config { max_destinations: 100, ..Config::default() });
+    net.ask(0, &[from(0), to(1)], 5 * MS).unwrap();
+    for number in 0..1000 {
+        let mut made_up = to_ip(nobody(number));
+        made_up.flags |= FLAG_NODELAY;
+        assert_eq!(status(&net.ask(0, &[from(0), made_up], 0).unwrap()), Status::Enodata as u8, "{number}");
+    }
+    net.ask(0, &[from(0), to(1)], 0).expect("what is in use stays");
+    assert_eq!(path(&net.ask(0, &[from(0), to(2)], 2 * S).expect("there is room for more")).dgid(), gid(2));
 }
 
 #[test]

@@ -1,0 +1,140 @@
+//! How many system calls the running service makes for a request. Those of an answer from memory are counted exactly; of
+//! those for an answer from the fabric, all but how often it looks whether there is something already.
+
+#[path = "util/rob.rs"]
+mod rob;
+#[path = "util/traced.rs"]
+mod traced;
+#[allow(unused_imports, reason = "each test program uses a part of it")]
+mod util;
+
+use ibacm_wire::client::{EP_FLAG_DEST, Entry, More, resolve_request};
+use rob::enter;
+use traced::Calls;
+use util::client::{between, ip, to_gid, to_lid};
+use util::{Client, Daemon, PATIENCE, Shared, wait_for};
+
+static LAB: Shared = Shared::new(|_| {});
+
+/// Waits until the service has nothing to do that the start has left.
+fn rests(daemon: &Daemon, client: &mut Client) {
+    let subscribed =
+        wait_for(PATIENCE, || (client.more_counters()[More::NoticesSubscribed as usize] == 1).then_some(()));
+    assert!(subscribed.is_some(), "{}", daemon.said());
+    Calls::rest(daemon.pid());
+}
+
+/// How the stand-in's message begins that tells of receives.
+const POSTED: &str = r#"iov_base="\22\0"#;
+
+/// `turns` times a read of a client, a write to it and a wait, and nothing else at all.
+#[track_caller]
+fn assert_three_each(what: &str, mut calls: Calls, turns: usize) {
+    println!("{what}: {calls:?}");
+    let counted = calls.clone();
+    assert_eq!((calls.take("recvfrom", ""), calls.take("sendto", "")), (turns, turns), "{what}: {counted:?}");
+    // The first one may have begun before strace came. Those that bring nothing are for the time, or end with strace.
+    let woken = calls.take("epoll_wait", ") = 1");
+    assert!((turns - 1..=turns).contains(&woken), "{what}: {woken} of {counted:?}");
+    assert!(calls.take("epoll_wait", "") + calls.take("restart_syscall", "") <= 4, "{what}: {counted:?}");
+    assert_eq!(calls.others(), 0, "{what}: {counted:?}");
+}
+
+#[test]
+fn an_answer_from_memory_takes_three() {
+    const REQUESTS: usize = 100;
+    let lab = enter(&LAB);
+    let _peer = lab.ours("H2", "");
+    let daemon = lab.ours("H1", "");
+    let two = lab.port("H2").unwrap();
+    let mut client = Client::connect(&lab, "H1");
+    let questions: [(&str, Vec<Entry>); 5] = [
+        ("a peer", between("10.77.0.1", "10.77.0.2").to_vec()),
+        ("without a source", vec![ip(EP_FLAG_DEST, "10.77.0.2")]),
+        ("this host", between("10.77.0.1", "fd77::1").to_vec()),
+        ("a GID", vec![to_gid(0, two.gid)]),
+        ("a LID", vec![to_lid(0, two.lid)]),
+    ];
+    for (_, question) in &questions {
+        client.resolve(question).path();
+    }
+    rests(&daemon, &mut client);
+    for (what, question) in &questions {
+        let calls = Calls::of(daemon.pid(), || {
+            for _ in 0..REQUESTS {
+                client.resolve(question).path();
+            }
+        });
+        assert_three_each(what, calls, REQUESTS);
+    }
+}
+
+#[test]
+fn thirty_two_requests_at_once_take_three() {
+    const AT_ONCE: u64 = 32;
+    const HEAPS: usize = 50;
+    let lab = enter(&LAB);
+    let _peer = lab.ours("H2", "");
+    let daemon = lab.ours("H1", "");
+    let mut client = Client::connect(&lab, "H1");
+    let question = between("10.77.0.1", "10.77.0.2");
+    client.resolve(&question).path();
+    let bytes = |tid| {
+        let (bytes, length) = resolve_request(tid, &question);
+        bytes[..length].to_vec()
+    };
+    let heap: Vec<u8> = (0..AT_ONCE).flat_map(bytes).collect();
+    rests(&daemon, &mut client);
+    let calls = Calls::of(daemon.pid(), || {
+        for _ in 0..HEAPS {
+            client.send(&heap);
+            for tid in 0..AT_ONCE {
+                assert_eq!(client.recv().expect("an answer").header.tid, tid.to_ne_bytes());
+            }
+        }
+    });
+    assert_three_each("32 at once", calls, HEAPS);
+}
+
+/// Each destination costs a multicast and its answer, and with `route_prot sa` a question to the SA and its answer. The
+/// library that stands in for the device's has a system call for a datagram or MAD that goes out or has come, and one for
+/// the completion of a send, where a real one looks at memory; a datagram that is multicast comes back to its sender.
+#[test]
+fn an_answer_from_the_fabric_takes_what_goes_out_and_comes_in() {
+    const HOSTS: usize = 20;
+    let lab = enter(&LAB);
+    for n in 1..=HOSTS {
+        rob::ip(&lab, "H2", &format!("addr add 10.77.6.{n}/16 dev ib0"));
+    }
+    // Out: the multicast, the question. In: that it is sent, itself, the peer's response; the SA's answer.
+    for (prot, out, back) in [("sa", 2, 4), ("acm", 1, 3)] {
+        let options = format!("route_prot {prot}\n");
+        let _peer = lab.ours("H2", &options);
+        let daemon = lab.ours("H1", &options);
+        let mut client = Client::connect(&lab, "H1");
+        client.resolve(&between("10.77.0.1", "10.77.0.2")).path();
+        rests(&daemon, &mut client);
+        let mut calls = Calls::of(daemon.pid(), || {
+            for n in 1..=HOSTS {
+                client.resolve(&between("10.77.0.1", &format!("10.77.6.{n}"))).path();
+            }
+        });
+        println!("{prot}: {calls:?}");
+        let counted = calls.clone();
+        let client = (calls.take("recvfrom", ""), calls.take("sendto", ""));
+        assert_eq!(client, (HOSTS, HOSTS), "{prot}: {counted:?}");
+        // The library tells of receives that are posted again by the dozen, and looks again when there is nothing more.
+        let receives = calls.take("sendmsg", POSTED);
+        assert!(receives <= HOSTS / 2, "{prot}: {receives} of {counted:?}");
+        let empty = calls.take("recvmsg", " EAGAIN ");
+        let fabric = (calls.take("sendmsg", ""), calls.take("recvmsg", ""));
+        assert_eq!(fabric, (out * HOSTS, back * HOSTS), "{prot}: {counted:?}");
+        // What comes may come at once or one after another, and is looked for without sleeping while there is time.
+        let waits = ["epoll_wait", "restart_syscall", "sched_yield"].map(|name| calls.take(name, ""));
+        assert!(waits[0] >= 2 * HOSTS, "{prot}: {counted:?}");
+        // Queues of events armed and asked, the library's own events; the heap of the process may grow.
+        let events = ["epoll_ctl", "fcntl", "read", "write"].map(|name| calls.take(name, ""));
+        assert!(empty + events.iter().sum::<usize>() <= 20 * HOSTS, "{prot}: {empty}, {events:?} of {counted:?}");
+        assert!(calls.take("brk", "") <= 1 && calls.others() == 0, "{prot}: {counted:?}");
+    }
+}
