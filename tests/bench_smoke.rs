@@ -83,7 +83,8 @@ fn every_row_has_its_figures() {
 
 #[test]
 fn what_it_does_not_know_it_says() {
-    for words in [&["--only", "nonsense"][..], &["--often"], &["--repeat", "x"], &["--out"]] {
+    for words in [&["--only", "nonsense"][..], &["--often"], &["--repeat", "x"], &["--out"], &["--option", "sa_dept 9"]]
+    {
         let output = bench().args(words).output().expect("it starts");
         assert!(!output.status.success(), "{words:?}: {}", text(&output));
         assert!(text(&output).contains("bench: "), "{words:?}: {}", text(&output));

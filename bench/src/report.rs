@@ -61,13 +61,14 @@ pub struct Report {
     out: PathBuf,
     quick: bool,
     repeat: usize,
+    options: String,
 }
 
 impl Report {
     /// Nothing yet.
     pub fn new(args: &Args) -> Report {
-        let (out, quick, repeat) = (args.out.clone(), args.quick, args.repeat);
-        Report { rows: Vec::new(), charts: Vec::new(), machine: None, out, quick, repeat }
+        let (out, quick, repeat, options) = (args.out.clone(), args.quick, args.repeat, args.options.clone());
+        Report { rows: Vec::new(), charts: Vec::new(), machine: None, out, quick, repeat, options }
     }
 
     /// The figures of a row.
@@ -98,13 +99,20 @@ impl Report {
         let place = |row: &Row| ROWS.iter().position(|r| r.name == row.name);
         self.rows.sort_by_key(|(row, _)| place(row));
         let lines: Vec<Line> = self.rows.iter().map(|(row, figures)| Line::new(row, figures)).collect();
+        if !self.options.is_empty() {
+            println!("this service with: {}", self.options.trim_end().replace('\n', ", "));
+        }
         print(&lines);
         let missed = lines.iter().filter(|l| !l.met).count();
-        println!("{} of {} reached; median of {} runs", lines.len() - missed, lines.len(), self.repeat);
+        match self.quick {
+            true => println!("quick: the figures tell nothing but that it works"),
+            false => println!("{} of {} reached; median of {} runs", lines.len() - missed, lines.len(), self.repeat),
+        }
         let rows = self.rows.iter().zip(&lines).map(|((row, figures), line)| line.json(row, figures)).collect();
         let document = Json::object([
             ("quick", Json::Bool(self.quick)),
             ("repeat", Json::Number(self.repeat as f64)),
+            ("options", Json::Text(self.options.trim_end().to_owned())),
             ("machine", self.machine.unwrap_or(Json::Object(Vec::new()))),
             ("charts", Json::List(self.charts.into_iter().map(Json::Text).collect())),
             ("rows", Json::List(rows)),
