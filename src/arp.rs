@@ -48,7 +48,7 @@ struct Open {
     limit: Time,
     young: bool,
     queued: bool,
-    /// The next transmission is the last one over again.
+    /// The next transmission is the last one over again, which was perhaps not heard, or did not get out.
     again: bool,
     /// That has happened, so that not only the retries end it.
     extra: bool,
@@ -190,7 +190,7 @@ impl Arp {
     /// A response to the request `tid` came: that says how many more may be sent at a time.
     pub fn answered(&mut self, now: Time, tid: u64) {
         // one that was repeated may have been answered the first time
-        if let Some(o) = self.open.get(&tid).filter(|o| o.sent == 1 && !o.queued) {
+        if let Some(o) = self.open.get(&tid).filter(|o| o.sent == 1 && !o.queued && !o.again) {
             let sent = Time(o.deadline.0.saturating_sub(self.config.timeout.as_micros() as u64));
             let wanted = self.queued != 0;
             self.window.answered(now, sent, wanted, self.config.depth);
@@ -238,7 +238,7 @@ impl Arp {
         let Some(o) = self.open.get_mut(&tid) else { return };
         if !o.queued {
             // no peer has been asked, so it does not count among the retries
-            o.sent = o.sent.saturating_sub(1);
+            o.again = true;
             o.deadline = now.plus(SEND_RETRY * (1 << o.failures.min(6))).min(o.limit);
             o.failures += 1;
             self.waits.push(Reverse((o.deadline, tid)));
@@ -277,7 +277,7 @@ impl Arp {
             if o.queued || at != o.deadline {
                 continue;
             }
-            if o.sent > self.config.retries || ((o.extra || o.failures > 0) && at >= o.limit) {
+            if (o.sent > self.config.retries && !o.again) || ((o.extra || o.failures > 0) && at >= o.limit) {
                 let dest = o.dest;
                 self.close(tid);
                 return Some(GaveUp { dest });
@@ -423,6 +423,30 @@ mod tests {
             now = a.next_deadline().0;
             assert_eq!(a.on_time(Time(now)), None, "more failures than retries");
         }
+    }
+
+    #[test]
+    fn an_answer_counts_whatever_else_was_sent_or_could_not_be() {
+        let (mut a, mut rng, d) = setup(1);
+        let tid = a.start(d[0], A, &mut rng).unwrap();
+        // what did not get out goes out again when the group is joined
+        send(&mut a, 0).unwrap();
+        a.send_failed(Time(0), tid);
+        a.send_again(Time(1));
+        assert_eq!(send(&mut a, 1), Some((tid, d[0])));
+        assert!(a.get(tid).is_some(), "its answer is no stranger's");
+        // what has got out may be answered, though it could not be sent again
+        a.send_again(Time(2));
+        assert_eq!(send(&mut a, 2), Some((tid, d[0])));
+        a.send_failed(Time(2), tid);
+        assert!(a.get(tid).is_some());
+        let (mut sent, mut now) = (1, 2);
+        while a.on_time(Time(now)).is_none() {
+            sent += usize::from(send(&mut a, now).is_some());
+            now = a.next_deadline().0;
+        }
+        assert_eq!(sent, 4, "the one that failed, and as often as any other");
+        assert!(now < 400 * MS, "{now}");
     }
 
     #[test]

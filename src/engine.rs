@@ -40,6 +40,7 @@ pub use action::{Action, Av, ClientId, EpId, NeighbourToken, PortId, Reply, Rx};
 pub use config::{Config, RouteProt};
 pub use link_local::Link;
 pub use local::{LocalName, PkeyChoice, SystemAddr};
+pub use peers::RESPONSE;
 pub use plugged::{AskId, Call, MESSAGE, MadToken, Plugged, PluggedAddr, PluggedEndpoint, ProviderId, Providers};
 pub use ports::PortInfo;
 pub use query::BUILTIN;

@@ -51,7 +51,9 @@ impl Daemon {
                 }
                 Action::Send { ep, token, av, qpn, payload } => {
                     self.send(ep, token, &av, qpn, &*payload);
-                    self.awake_until = self.awake_until.max(self.now.plus(ANSWER));
+                    if token & engine::RESPONSE == 0 {
+                        self.awake_until = self.awake_until.max(self.now.plus(ANSWER));
+                    }
                 }
                 Action::Mad { port, tid, lid, sl, pkey_index, timeout_ms, retries, mad } => {
                     self.awake_until = self.awake_until.max(self.now.plus(ANSWER));

@@ -139,12 +139,17 @@ impl<P> Queue<P> {
     pub fn take(&mut self, number: u64) -> Option<Request<P>> {
         let request = self.waiting.remove(&number)?;
         self.ended(&request);
+        self.tidy();
+        Some(request)
+    }
+
+    /// Forgets the numbers of those that wait no longer, where it is worth the search.
+    fn tidy(&mut self) {
         let waiting = &self.waiting;
         self.turns.tidy(|n| waiting.contains_key(&n));
         if self.order.len() > 2 * waiting.len() + REPEATED {
             self.order.retain(|n| waiting.contains_key(n));
         }
-        Some(request)
     }
 
     /// Whether one has its turn where so many places are free.
@@ -156,7 +161,9 @@ impl<P> Queue<P> {
     pub fn next(&mut self, free: usize) -> Option<Request<P>> {
         let waiting = &self.waiting;
         let (number, place) = self.turns.next(Free::all(free), |n| waiting.contains_key(&n))?;
-        Some(Request { place: Some(place), ..self.waiting.remove(&number)? })
+        let request = Request { place: Some(place), ..self.waiting.remove(&number)? };
+        self.tidy();
+        Some(request)
     }
 
     /// A question on its way keeps nobody waiting any more.
@@ -195,6 +202,7 @@ impl<P> Queue<P> {
             self.waiting.keys().all(|n| self.turns.has(*n) && self.order.contains(n)),
             "a question has lost its turn"
         );
+        assert!(self.order.len() <= 2 * self.waiting.len() + 2 * REPEATED, "numbers of questions that wait no longer");
         let opened = self.values().chain(sent.clone()).filter(|r| r.is_client_s()).count();
         self.turns.check(opened, sent.filter(|r| r.place.is_some()).count());
     }

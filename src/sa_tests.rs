@@ -415,3 +415,18 @@ fn a_silent_sa_makes_all_late_and_is_asked_one_by_one() {
 }
 
 const S: u64 = 1_000_000;
+
+#[test]
+fn questions_that_were_answered_leave_nothing_behind() {
+    let (mut c, mut rng) = client(1);
+    // one more always waits, so that the queue is never empty
+    c.submit(Time(0), A, 0, question(1)).unwrap();
+    for i in 1..2000 {
+        let now = Time(1000 * i);
+        c.submit(now, A, i as u32, question(1)).unwrap();
+        let (_, mad) = c.next_to_send(now).unwrap();
+        c.received(now, 0, &answer(&mad, 0), &mut rng).unwrap();
+        c.check(1);
+    }
+    assert_eq!(c.len(), 1);
+}

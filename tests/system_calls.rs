@@ -96,6 +96,30 @@ fn thirty_two_requests_at_once_take_three() {
     assert_three_each("32 at once", calls, HEAPS);
 }
 
+/// What others ask is answered, and then there is nothing to be awake for.
+#[test]
+fn a_request_of_another_host_keeps_nobody_awake() {
+    const REQUESTS: usize = 20;
+    let lab = enter(&LAB);
+    for n in 1..=REQUESTS {
+        rob::ip(&lab, "H1", &format!("addr add 10.77.7.{n}/16 dev ib0"));
+    }
+    let _peer = lab.ours("H2", "route_prot acm\n");
+    let daemon = lab.ours("H1", "route_prot acm\n");
+    let mut peers = Client::connect(&lab, "H2");
+    peers.resolve(&between("10.77.0.2", "10.77.0.1")).path();
+    rests(&daemon, &mut Client::connect(&lab, "H1"));
+    let mut calls = Calls::of(daemon.pid(), || {
+        for n in 1..=REQUESTS {
+            peers.resolve(&between("10.77.0.2", &format!("10.77.7.{n}"))).path();
+        }
+    });
+    println!("{calls:?}");
+    let yields = calls.take("sched_yield", "");
+    assert_eq!(yields, 0, "{calls:?}");
+    assert!(calls.take("sendmsg", "") >= REQUESTS, "{calls:?}");
+}
+
 /// Each destination costs a multicast and its answer, and with `route_prot sa` a question to the SA and its answer. The
 /// library that stands in for the device's has a system call for a datagram or MAD that goes out or has come, and one for
 /// the completion of a send, where a real one looks at memory; a datagram that is multicast comes back to its sender.

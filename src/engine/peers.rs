@@ -17,8 +17,8 @@ use crate::addr::Addr;
 use crate::cache::{DestId, Origin, Peer, State};
 use crate::time::Time;
 
-/// Set in the token of a response's send; requests' transaction ids do not have it.
-const RESPONSE: u64 = 1 << 63;
+/// Set in the token of a response's send, which has no answer; requests' transaction ids do not have it.
+pub const RESPONSE: u64 = 1 << 63;
 /// How soon the group is asked again because of a claim of the same address.
 const VERIFY_AGAIN: Duration = Duration::from_secs(1);
 /// Addresses that the group is asked for so in that time.
