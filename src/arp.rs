@@ -30,6 +30,8 @@ pub const MAX_OPEN: usize = 16_384;
 pub struct ArpConfig {
     /// Young requests at a time.
     pub depth: usize,
+    /// The depth holds as it is, without a window: whoever has set it knows the fabric, a slow one too.
+    pub fixed: bool,
     /// How long to wait for an answer before sending again.
     pub timeout: Duration,
     /// How often to send again.
@@ -164,7 +166,8 @@ impl Arp {
     pub fn next_to_send(&mut self, now: Time, offered: &Groups) -> Option<(u64, DestId)> {
         while self.young < self.config.depth {
             // the first request of somebody goes out beside those of others that are not answered
-            let width = self.window.width(self.config.depth);
+            let ArpConfig { depth, fixed, .. } = self.config;
+            let width = if fixed { depth } else { self.window.width(depth) };
             let free = Free { first: self.config.depth - self.young, more: width.saturating_sub(self.young) };
             let open = &self.open;
             let wanted = |tid: u64| open.get(&tid).is_some_and(|o| o.queued);
@@ -332,7 +335,7 @@ mod tests {
     const A: Cause = Cause::client(1);
 
     fn setup(depth: usize) -> (Arp, Rng, Vec<DestId>) {
-        let config = ArpConfig { depth, timeout: Duration::from_millis(100), retries: 2 };
+        let config = ArpConfig { depth, fixed: false, timeout: Duration::from_millis(100), retries: 2 };
         let mut cache = Cache::new(SipKey(1, 2), 100);
         let dests = (0..20).map(|l| cache.insert(&Addr::lid(l), Origin::Learned, false).unwrap()).collect();
         (Arp::new(config), Rng::new(SipKey(7, 7)), dests)

@@ -2,7 +2,7 @@
 
 use std::ffi::OsString;
 use std::fs::{self, OpenOptions, Permissions};
-use std::io::{self, Write};
+use std::io::{self, Read, Write};
 use std::os::unix::fs::{OpenOptionsExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -66,10 +66,16 @@ impl MetricsFile {
     }
 }
 
+/// How every file begins.
+const OWN: &[u8; 13] = b"# HELP ibacm_";
+
 /// Puts a file with these bytes in the place of `path`: of the one that is there, or of nothing. What is no file stays.
 fn replace(path: &Path, bytes: &[u8]) -> io::Result<()> {
     if fs::symlink_metadata(path).is_ok_and(|there| !there.is_file()) {
         return Err(io::Error::other("what is there is no file"));
+    }
+    if !is_own(path) {
+        return Err(io::Error::other("what is there is something else's"));
     }
     let temp = temp_name(path).ok_or(io::ErrorKind::InvalidFilename)?;
     let made = write_new(&temp, bytes).and_then(|()| fs::rename(&temp, path));
@@ -78,6 +84,15 @@ fn replace(path: &Path, bytes: &[u8]) -> io::Result<()> {
         let _ = fs::remove_file(&temp);
     }
     made
+}
+
+/// Whether what is there, if anything is, is a file of such numbers, and not one that the path names by mistake.
+fn is_own(path: &Path) -> bool {
+    let mut begin = [0; OWN.len()];
+    match fs::File::open(path).and_then(|mut file| file.read(&mut begin)) {
+        Ok(0) | Err(_) => true,
+        Ok(_) => begin == *OWN,
+    }
 }
 
 /// The name under which the file comes to be, in the same directory: none that collectors look at, which end in `.prom`.

@@ -198,7 +198,8 @@ impl<P> SaClient<P> {
     }
 
     fn width(&self) -> usize {
-        self.window.width(self.config.depth)
+        let SaConfig { depth, fixed, .. } = self.config;
+        if fixed { depth.max(1) } else { self.window.width(depth) }
     }
 
     /// The queue whose turn it is, as far as the window goes: joins and other questions have it each for itself.

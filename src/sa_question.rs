@@ -16,6 +16,8 @@ const BUSY_PAUSE_MAX: Duration = Duration::from_secs(2);
 pub struct SaConfig {
     /// Questions on their way at a time, at most.
     pub depth: usize,
+    /// The depth holds as it is, without a window: whoever has set it knows the fabric, a slow one too.
+    pub fixed: bool,
     /// How long the kernel waits for an answer, in milliseconds.
     pub timeout_ms: u32,
     /// How often the kernel asks again.

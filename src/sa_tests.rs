@@ -11,7 +11,7 @@ const A: Cause = Cause::client(1);
 
 fn client(depth: usize) -> (SaClient<u32>, Rng) {
     let mut rng = Rng::new(SipKey(1, 2));
-    (SaClient::new(SaConfig { depth, timeout_ms: 1000, retries: 1 }, &mut rng), rng)
+    (SaClient::new(SaConfig { depth, fixed: false, timeout_ms: 1000, retries: 1 }, &mut rng), rng)
 }
 
 fn question(n: u8) -> Ask {
@@ -350,6 +350,13 @@ fn a_burst_is_asked_side_by_side_and_a_slow_sa_one_by_one() {
     assert_eq!((most, now), (32, 2 * S + 1100), "each burst");
     assert_eq!(most_on_their_way(&mut c, &mut rng, 3 * S, 20, 10_000), (1, 3 * S + 200_000));
     assert!(now < 3 * S && c.is_empty());
+}
+
+#[test]
+fn a_depth_that_was_set_holds_from_the_first_question_on() {
+    let (mut c, mut rng) = client(32);
+    c.set_config(SaConfig { fixed: true, ..c.config });
+    assert_eq!(most_on_their_way(&mut c, &mut rng, S, 64, 700_000), (32, S + 1_400_000));
 }
 
 #[test]

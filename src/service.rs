@@ -269,6 +269,7 @@ fn serve_kernel(daemon: &mut Daemon, inherited: Option<OwnedFd>) {
 
 /// The engine's part of the options.
 pub fn config(o: &Options) -> Config {
+    let usual = Options::default();
     Config {
         route_prot: match o.route_prot {
             options::RouteProt::Sa => RouteProt::Sa,
@@ -281,7 +282,9 @@ pub fn config(o: &Options) -> Config {
         timeout_ms: o.timeout,
         retries: o.retries,
         resolve_depth: o.resolve_depth as usize,
+        resolve_fixed: o.resolve_depth != usual.resolve_depth,
         sa_depth: o.sa_depth as usize,
+        sa_fixed: o.sa_depth != usual.sa_depth,
         send_depth: o.send_depth as usize,
         min_mtu: o.min_mtu,
         min_rate: o.min_rate,

@@ -33,8 +33,12 @@ pub struct Config {
     pub retries: u32,
     /// `resolve_depth`.
     pub resolve_depth: usize,
+    /// It was set: it is no window's limit.
+    pub resolve_fixed: bool,
     /// `sa_depth`.
     pub sa_depth: usize,
+    /// As `resolve_fixed`.
+    pub sa_fixed: bool,
     /// `send_depth`.
     pub send_depth: usize,
     /// `min_mtu` (IB enum).
@@ -62,7 +66,9 @@ impl Default for Config {
             timeout_ms: 2000,
             retries: 2,
             resolve_depth: 64,
+            resolve_fixed: false,
             sa_depth: 32,
+            sa_fixed: false,
             send_depth: 32,
             min_mtu: 4,
             min_rate: 3,
@@ -76,7 +82,7 @@ impl Default for Config {
 
 impl Config {
     pub(crate) fn sa(&self) -> SaConfig {
-        SaConfig { depth: self.sa_depth, timeout_ms: self.timeout_ms, retries: self.retries }
+        SaConfig { depth: self.sa_depth, fixed: self.sa_fixed, timeout_ms: self.timeout_ms, retries: self.retries }
     }
 
     /// Limits of address requests on a port whose subnet has this timeout exponent (PortInfo:SubnetTimeOut, the time
@@ -89,6 +95,7 @@ impl Config {
         };
         ArpConfig {
             depth: self.resolve_depth,
+            fixed: self.resolve_fixed,
             timeout: Duration::from_millis(u64::from(self.timeout_ms) + subnet_ms),
             retries: self.retries,
         }

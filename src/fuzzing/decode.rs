@@ -15,6 +15,8 @@ use crate::engine::{Config, Outcome, ProviderId, Providers, RouteProt};
 pub(super) fn config(input: &mut Input<'_>) -> Config {
     let [flags, depths, times, life, more] = [0; 5].map(|_| input.byte());
     Config {
+        resolve_fixed: false,
+        sa_fixed: false,
         route_prot: if flags & 1 != 0 { RouteProt::Acm } else { RouteProt::Sa },
         loopback_local: flags & 2 == 0,
         addr_fallback: flags & 4 == 0,

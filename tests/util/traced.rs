@@ -52,7 +52,6 @@ impl Calls {
         Calls(calls)
     }
 
-    /// TMPDEBUG
     /// Waits until the process does nothing of its own accord.
     pub fn rest(pid: u32) {
         let rest = wait_for(PATIENCE, || {
