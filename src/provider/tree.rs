@@ -104,7 +104,7 @@ impl<P: Plugin> Tree<P> {
         self.ports.values().any(|p| p.open.is_none() || p.endpoints.values().any(failed))
     }
 
-    /// What could not be opened is tried again by the next [`Tree::become_`].
+    /// What could not be opened is tried again by the next `become_`.
     pub fn forgive(&mut self) {
         self.ports.retain(|p| p.open.is_some());
         for port in self.ports.values_mut() {
