@@ -162,13 +162,17 @@ impl Arp {
         self.turns.abandon(cause, |tid| open.get(&tid).is_some_and(|o| o.queued));
     }
 
+    /// How many more may be young. The first request of somebody goes out beside those of others that are not answered.
+    fn free(&self) -> Free {
+        let ArpConfig { depth, fixed, .. } = self.config;
+        let width = if fixed { depth } else { self.window.width(depth) };
+        Free { first: depth.saturating_sub(self.young), more: width.saturating_sub(self.young) }
+    }
+
     /// The next request that is to be sent now, if the depth allows one; it counts as sent, offering these groups.
     pub fn next_to_send(&mut self, now: Time, offered: &Groups) -> Option<(u64, DestId)> {
         while self.young < self.config.depth {
-            // the first request of somebody goes out beside those of others that are not answered
-            let ArpConfig { depth, fixed, .. } = self.config;
-            let width = if fixed { depth } else { self.window.width(depth) };
-            let free = Free { first: self.config.depth - self.young, more: width.saturating_sub(self.young) };
+            let free = self.free();
             let open = &self.open;
             let wanted = |tid: u64| open.get(&tid).is_some_and(|o| o.queued);
             let (tid, turn) = self.turns.next(free, wanted)?;
@@ -310,6 +314,11 @@ impl Arp {
                 break;
             }
             self.waits.pop();
+        }
+        // a place may have become free by something else than what is done here
+        let wanted = |tid: u64| self.open.get(&tid).is_some_and(|o| o.queued);
+        if self.queued != 0 && self.turns.has_next(self.free(), wanted) {
+            return Time(0);
         }
         let wait = self.waits.peek().map_or(Time::NEVER, |Reverse((at, _))| *at);
         let aged = match self.aging.front() {
