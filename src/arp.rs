@@ -137,15 +137,14 @@ impl Arp {
             failures: 0,
             limit: Time::NEVER,
             young: false,
-            queued: true,
+            queued: false,
             again: false,
             extra: false,
             deadline: Time::NEVER,
             offered: Groups::default(),
         };
         self.open.insert(tid, open);
-        self.queued += 1;
-        self.turns.push(cause, tid);
+        self.queue(tid);
         Some(tid)
     }
 
@@ -165,7 +164,7 @@ impl Arp {
     /// How many more may be young. The first request of somebody goes out beside those of others that are not answered.
     fn free(&self) -> Free {
         let ArpConfig { depth, fixed, .. } = self.config;
-        let width = if fixed { depth } else { self.window.width(depth) };
+        let width = self.window.width(depth, fixed);
         Free { first: depth.saturating_sub(self.young), more: width.saturating_sub(self.young) }
     }
 
@@ -255,15 +254,21 @@ impl Arp {
     /// Whatever was sent may not have been heard: it is sent again in its turn, without counting among the retries, as
     /// long as these would take.
     pub fn send_again(&mut self, now: Time) {
-        for (tid, o) in self.open.iter_mut().filter(|(_, o)| !o.queued && now < o.limit) {
-            if std::mem::take(&mut o.young) {
-                self.young -= 1;
-                self.turns.leave_place(o.turn);
-            }
-            (o.queued, o.again, o.extra) = (true, true, true);
-            self.queued += 1;
-            self.turns.push(o.turn, *tid);
+        let sent = self.open.iter().filter(|(_, o)| !o.queued && now < o.limit);
+        for tid in sent.map(|(tid, _)| *tid).collect::<Vec<_>>() {
+            self.age(tid);
+            let Some(o) = self.open.get_mut(&tid) else { continue };
+            (o.again, o.extra) = (true, true);
+            self.queue(tid);
         }
+    }
+
+    /// Has the request `tid` wait for another turn of those who had the last one.
+    fn queue(&mut self, tid: u64) {
+        let Some(o) = self.open.get_mut(&tid) else { return };
+        o.queued = true;
+        self.queued += 1;
+        self.turns.push(o.turn, tid);
     }
 
     /// Lets time pass: one destination that is given up, or `None` when all that is due has happened.
@@ -289,10 +294,7 @@ impl Arp {
                 self.close(tid);
                 return Some(GaveUp { dest });
             }
-            o.queued = true;
-            self.queued += 1;
-            let turn = o.turn;
-            self.turns.push(turn, tid);
+            self.queue(tid);
         }
         None
     }

@@ -281,8 +281,8 @@ impl Daemon {
                 _ => {}
             }
             self.now = self.clock();
-            if !self.busy_poll.is_zero() && !events.is_empty() {
-                self.awake_until = self.awake_until.max(self.now.plus(self.busy_poll));
+            if !events.is_empty() {
+                self.stay_awake(self.busy_poll);
             }
             self.count_for_providers();
             self.observe();
@@ -300,6 +300,11 @@ impl Daemon {
                 return Ok(pause);
             }
         }
+    }
+
+    /// There may be more within this time.
+    fn stay_awake(&mut self, time: Duration) {
+        self.awake_until = self.awake_until.max(self.now.plus(time));
     }
 
     fn clock(&self) -> Time {

@@ -52,11 +52,11 @@ impl Daemon {
                 Action::Send { ep, token, av, qpn, payload } => {
                     self.send(ep, token, &av, qpn, &*payload);
                     if token & engine::RESPONSE == 0 {
-                        self.awake_until = self.awake_until.max(self.now.plus(ANSWER));
+                        self.stay_awake(ANSWER);
                     }
                 }
                 Action::Mad { port, tid, lid, sl, pkey_index, timeout_ms, retries, mad } => {
-                    self.awake_until = self.awake_until.max(self.now.plus(ANSWER));
+                    self.stay_awake(ANSWER);
                     let sent = match self.umad(port) {
                         Some(umad) => umad.send(lid, sl, pkey_index, (timeout_ms, retries), &mad.0),
                         None => Err(std::io::ErrorKind::NotConnected.into()),

@@ -199,7 +199,7 @@ impl<P> SaClient<P> {
 
     fn width(&self) -> usize {
         let SaConfig { depth, fixed, .. } = self.config;
-        if fixed { depth.max(1) } else { self.window.width(depth) }
+        self.window.width(depth, fixed)
     }
 
     /// The queue whose turn it is, as far as the window goes: joins and other questions have it each for itself.

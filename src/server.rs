@@ -180,9 +180,6 @@ impl Server {
         conn.share = share;
         let after = conn.turn(id, &mut self.buf, &mut self.out, svc);
         let waiting = usize::from(conn.in_flight);
-        let clock = conn.deadline != 0;
-        // nothing waits, as before: the books are right
-        let books = conn.accounted != 0 || conn.writing || conn.buffered() != 0;
         self.counters.held += u64::from(conn.is_held());
         let again = after.again && !conn.queued;
         conn.queued |= again;
@@ -195,7 +192,6 @@ impl Server {
             self.again.push_back(id);
         }
         match after.timer {
-            Timer::Off if !clock => {}
             Timer::Off => self.slots.stop_clock(id),
             Timer::On => self.slots.start_clock(id, now_us.saturating_add(MESSAGE_US)),
             Timer::Restart => {
@@ -203,7 +199,7 @@ impl Server {
                 self.slots.start_clock(id, now_us.saturating_add(MESSAGE_US));
             }
         }
-        if books && let Err(reason) = self.keep_books(id) {
+        if let Err(reason) = self.keep_books(id) {
             self.close(id, reason, svc);
         }
     }

@@ -59,9 +59,10 @@ impl Default for Window {
 }
 
 impl Window {
-    /// How many may be on their way, `depth` at most and at least one.
-    pub fn width(&self, depth: usize) -> usize {
-        self.width.min(depth).max(1)
+    /// How many may be on their way, `depth` at most and at least one; always as many where that is `fixed`.
+    pub fn width(&self, depth: usize, fixed: bool) -> usize {
+        let width = if fixed { depth } else { self.width.min(depth) };
+        width.max(1)
     }
 
     /// A question goes out, and no answer is known to be on its way.
@@ -127,7 +128,7 @@ mod tests {
         let mut widths = Vec::new();
         w.begin(Time(now));
         for _ in 0..n {
-            let width = w.width(depth);
+            let width = w.width(depth, false);
             widths.push(width);
             (0..width).for_each(|_| w.answered(Time(now + took), Time(now), true, depth));
             now += took;
@@ -139,8 +140,8 @@ mod tests {
     fn it_doubles_in_each_round_trip_up_to_the_depth() {
         let mut w = Window::default();
         assert_eq!(trips(&mut w, S, 8, 100, 32).0, [1, 2, 4, 8, 16, 32, 32, 32]);
-        assert_eq!(w.width(5), 5, "a depth that has become less holds at once");
-        assert_eq!(w.width(0), 1);
+        assert_eq!(w.width(5, false), 5, "a depth that has become less holds at once");
+        assert_eq!(w.width(0, false), 1);
         assert_eq!(trips(&mut Window::default(), S, 3, 100, 1).0, [1, 1, 1]);
     }
 
@@ -150,18 +151,18 @@ mod tests {
         for i in 0..100 {
             w.answered(Time(S + i), Time(S), false, 32);
         }
-        assert_eq!(w.width(32), 1);
+        assert_eq!(w.width(32, false), 1);
     }
 
     #[test]
     fn a_loss_halves_it_once_in_a_round_trip_and_then_it_grows_slowly() {
         let mut w = Window::default();
         let (_, now) = trips(&mut w, S, 5, 100, 32);
-        assert_eq!(w.width(32), 32);
+        assert_eq!(w.width(32, false), 32);
         for _ in 0..10 {
             w.halve(Time(now + 50), Time(now));
         }
-        assert_eq!(w.width(32), 16);
+        assert_eq!(w.width(32, false), 16);
         w.answered(Time(now + 60), Time(now), true, 32);
         assert_eq!(trips(&mut w, now + 60, 4, 100, 32).0, [16, 17, 18, 19]);
     }
@@ -172,7 +173,7 @@ mod tests {
         for i in 1..10 {
             w.halve(Time(i), Time(i));
             w.silent(Time(i));
-            assert_eq!(w.width(32), 1);
+            assert_eq!(w.width(32, false), 1);
         }
     }
 
@@ -180,7 +181,7 @@ mod tests {
     fn a_slow_other_side_holds_it_and_a_slower_one_narrows_it() {
         let mut w = Window::default();
         let (_, now) = trips(&mut w, S, 4, 100, 64);
-        assert_eq!(w.width(64), 16);
+        assert_eq!(w.width(64, false), 16);
         let (widths, now) = trips(&mut w, now, 3, 3 * MS, 64);
         assert_eq!(widths, [16, 16, 16]);
         let (widths, now) = trips(&mut w, now, 6, 20 * MS, 64);
@@ -201,7 +202,7 @@ mod tests {
         let mut w = Window::default();
         let (_, now) = trips(&mut w, S, 5, 100, 32);
         w.begin(Time(now + 9 * MS));
-        assert_eq!(w.width(32), 32);
+        assert_eq!(w.width(32, false), 32);
         let (widths, now) = trips(&mut w, now + 10 * MS, 3, 100, 32);
         assert_eq!(widths, [1, 2, 4]);
         w.halve(Time(now), Time(now));

@@ -38,13 +38,25 @@ fn request() -> Vec<u8> {
     bytes
 }
 
-#[test]
-fn an_answer_from_the_cache_allocates_nothing() {
+/// A server with one client.
+fn connected() -> (Poll, Server, ClientId, UnixStream) {
     let poll = Poll::new().unwrap();
     let mut server = Server::new(poll.registry(), Limits::default()).unwrap();
-    let (ours, mut client) = UnixStream::pair().unwrap();
+    let (ours, client) = UnixStream::pair().unwrap();
     let id = server.insert(ours.into()).unwrap();
     client.set_read_timeout(Some(Duration::from_secs(5))).unwrap();
+    (poll, server, id, client)
+}
+
+/// The own address as source and as destination, and the own name.
+fn entries() -> (Entry, Entry, Entry) {
+    let address = |flags| Entry::address(flags, TYPE_IP, &OWN);
+    (address(EP_FLAG_SOURCE), address(EP_FLAG_DEST), Entry::address(EP_FLAG_DEST, TYPE_NAME, NAME))
+}
+
+#[test]
+fn an_answer_from_the_cache_allocates_nothing() {
+    let (_poll, mut server, id, mut client) = connected();
     let (message, mut reply) = (request(), [0; 256]);
     let ready = Ready { readable: true, ..Ready::default() };
     let before = counts();
@@ -186,15 +198,9 @@ fn an_answer_that_will_expire_soon_allocates_nothing_either() {
 
 #[test]
 fn resolving_from_the_cache_allocates_nothing_whatever_is_asked() {
-    let poll = Poll::new().unwrap();
-    let mut server = Server::new(poll.registry(), Limits::default()).unwrap();
-    let (ours, mut client) = UnixStream::pair().unwrap();
-    let id = server.insert(ours.into()).unwrap();
-    client.set_read_timeout(Some(Duration::from_secs(5))).unwrap();
+    let (_poll, mut server, id, mut client) = connected();
     let mut service = Resolving::new();
-    let from = Entry::address(EP_FLAG_SOURCE, TYPE_IP, &OWN);
-    let to = Entry::address(EP_FLAG_DEST, TYPE_IP, &OWN);
-    let name = Entry::address(EP_FLAG_DEST, TYPE_NAME, NAME);
+    let (from, to, name) = entries();
     let ready = Ready { readable: true, ..Ready::default() };
     for (entries, length) in [(vec![from, to], 88), (vec![to], 160), (vec![from, name], 88), (vec![name], 160)] {
         let (message, used) = resolve_request(7, &entries);
@@ -216,15 +222,9 @@ fn resolving_from_the_cache_allocates_nothing_whatever_is_asked() {
 
 #[test]
 fn many_requests_at_once_allocate_nothing_and_have_one_answer_together() {
-    let poll = Poll::new().unwrap();
-    let mut server = Server::new(poll.registry(), Limits::default()).unwrap();
-    let (ours, mut client) = UnixStream::pair().unwrap();
-    let id = server.insert(ours.into()).unwrap();
-    client.set_read_timeout(Some(Duration::from_secs(5))).unwrap();
+    let (_poll, mut server, id, mut client) = connected();
     let mut service = Resolving::new();
-    let from = Entry::address(EP_FLAG_SOURCE, TYPE_IP, &OWN);
-    let to = Entry::address(EP_FLAG_DEST, TYPE_IP, &OWN);
-    let name = Entry::address(EP_FLAG_DEST, TYPE_NAME, NAME);
+    let (from, to, name) = entries();
     let kinds: [(&[Entry], usize); 4] = [(&[from, to], 88), (&[to], 160), (&[from, name], 88), (&[name], 160)];
     let (mut heap, mut length) = (Vec::new(), 0);
     for (tid, (entries, answer)) in (0..32).zip(kinds.into_iter().cycle()) {

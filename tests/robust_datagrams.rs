@@ -8,20 +8,12 @@ mod util;
 use std::fmt::Write as _;
 use std::time::{Duration, Instant};
 
-use ibacm_wire::client::{EP_FLAG_DEST, EP_FLAG_SOURCE, Entry, Status};
-use rob::{code, enter, forge, memory, request, response, settles, status, steady_descriptors};
-use util::client::{between, ip, name};
+use ibacm_wire::client::{EP_FLAG_DEST, EP_FLAG_SOURCE, Status};
+use rob::{code, dest, enter, forge, memory, request, response, settles, source, status, steady_descriptors};
+use util::client::{between, name};
 use util::{Client, PATIENCE, Program, Shared, wait_for};
 
 static LAB: Shared = Shared::new(|o| o.hosts = 3);
-
-fn source(address: &str) -> Entry {
-    ip(EP_FLAG_SOURCE, address)
-}
-
-fn dest(address: &str) -> Entry {
-    ip(EP_FLAG_DEST, address)
-}
 
 #[test]
 fn bursts_of_good_bad_repeated_and_cut_ones() {

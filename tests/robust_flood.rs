@@ -12,22 +12,14 @@ mod util;
 
 use beside::Beside;
 use fabric::PortLine;
-use ibacm_wire::client::{EP_FLAG_DEST, EP_FLAG_SOURCE, Entry};
+use ibacm_wire::client::EP_FLAG_SOURCE;
 use ibacm_wire::datagram::PEER_MAX_GIDS;
-use rob::{enter, forge, memory, request, response, settles, steady_descriptors};
+use rob::{dest, enter, forge, memory, request, response, settles, source, steady_descriptors};
 use run::Tool;
-use util::client::{between, ip, name};
+use util::client::{between, name};
 use util::{Client, Lab, PATIENCE, Shared, wait_for};
 
 static LAB: Shared = Shared::new(|o| o.hosts = 3);
-
-fn source(address: &str) -> Entry {
-    ip(EP_FLAG_SOURCE, address)
-}
-
-fn dest(address: &str) -> Entry {
-    ip(EP_FLAG_DEST, address)
-}
 
 /// A counter of H1, as `ib_acme -P --json` has it.
 fn counter(lab: &Lab<'_>, key: &str) -> u64 {

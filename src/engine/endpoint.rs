@@ -4,7 +4,7 @@ use std::collections::VecDeque;
 use std::time::Duration;
 
 use ibacm_wire::Gid;
-use ibacm_wire::client::{COUNTERS, Entry, MORE};
+use ibacm_wire::client::{COUNTERS, MORE};
 use ibacm_wire::datagram::{Groups, PEER_MAX_GIDS};
 use ibacm_wire::sa::McMember;
 
@@ -45,7 +45,7 @@ pub(super) enum Waiter {
         client: ClientId,
         tid: [u8; 8],
         /// The source that was chosen for it, which the reply repeats.
-        source: Option<Box<Entry>>,
+        source: Option<Box<Addr>>,
     },
     /// The peer itself, for the response to its request.
     Peer { tid: u64 },

@@ -298,11 +298,12 @@ impl Engine {
     ) -> Result<Outcome, (Option<EpId>, Status)> {
         self.eps[ep.0 as usize].counters[Counter::Resolve as usize] += 1;
         let fail = |status| (Some(ep), status);
+        let told = source.as_ref().filter(|_| asker.tells_source);
         if self.eps[ep.0 as usize].provider.is_some()
             && let Some(r) = asker.request
         {
-            let told = source.as_ref().filter(|_| asker.tells_source).map(source_entry);
-            return self.ask_by_address(now, ep, asker.client, r, source.as_ref(), told.as_ref());
+            let entry = told.map(source_entry);
+            return self.ask_by_address(now, ep, asker.client, r, source.as_ref(), entry.as_ref());
         }
         let known = self.preloaded_dest(now, ep, known, dest);
         let crowded = known.is_none() && nodelay && self.is_crowded(ep);
@@ -320,7 +321,7 @@ impl Engine {
         match d.state {
             _ if unconfirmed => {}
             State::Ready if now < d.addr_expiry && now < d.route_expiry => {
-                append_path_reply(out, asker.tid, &d.path, source.as_ref().filter(|_| asker.tells_source));
+                append_path_reply(out, asker.tid, &d.path, told);
                 let check = now >= d.check_at.time();
                 self.count(Some(ep), Counter::RouteCache);
                 if check {
@@ -355,15 +356,14 @@ impl Engine {
         }
         let e = &self.eps[ep.0 as usize];
         if let Some(d) = e.cache.get(id).filter(|d| d.state == State::Ready) {
-            append_path_reply(out, asker.tid, &d.path, source.as_ref().filter(|_| asker.tells_source));
+            append_path_reply(out, asker.tid, &d.path, told);
             return Ok(Outcome::Replied);
         }
         if !nodelay {
             if !self.waiters.has_room() {
                 return Err(fail(Status::Enomem));
             }
-            let told = source.as_ref().filter(|_| asker.tells_source).map(source_entry);
-            self.wait_client(now, ep, id, asker.client, asker.tid, told);
+            self.wait_client(now, ep, id, asker.client, asker.tid, told.copied());
         }
         self.pump_arp(now, ep);
         self.pump_sa(now, self.eps[ep.0 as usize].port);

@@ -8,7 +8,7 @@ use ibacm_wire::datagram::{Datagram, Request};
 use ibacm_wire::sa::SaMad;
 
 use super::Engine;
-use super::action::{Action, Av, ClientId, EpId, PortId, Reply};
+use super::action::{Action, Av, ClientId, EpId, PortId};
 use super::config::RouteProt;
 use super::endpoint::{MAX_PEER_WAITERS, Pending, Waiter};
 use super::plugged::MadToken;
@@ -48,16 +48,6 @@ pub(super) fn reply_header(tid: [u8; 8], status: Status, entries: usize) -> [u8;
         tid,
     };
     h.emit()
-}
-
-/// A successful reply.
-pub(super) fn path_reply(tid: [u8; 8], path: &PathRecord, source: Option<&Entry>) -> Reply {
-    let mut r = Reply::new(reply_header(tid, Status::Success, 1 + usize::from(source.is_some())));
-    r.push(&Entry { flags: PATH_FLAGS, kind: TYPE_PATH, info: path.0 }.emit());
-    if let Some(s) = source {
-        r.push(&s.emit());
-    }
-    r
 }
 
 /// A successful reply, built where it is sent from.
@@ -396,12 +386,13 @@ impl Engine {
             match w {
                 Waiter::Client { client, .. } if !self.waiters.end(client) => {}
                 Waiter::Client { client, tid, source } => {
-                    let reply = match result {
-                        Ok(()) => path_reply(tid, &path, source.as_deref()),
-                        Err(status) => Reply::new(reply_header(tid, status, 0)),
+                    let mut reply = Vec::new();
+                    match result {
+                        Ok(()) => append_path_reply(&mut reply, tid, &path, source.as_deref()),
+                        Err(status) => reply.extend_from_slice(&reply_header(tid, status, 0)),
                     };
                     self.count_status(Some(ep), result.err().unwrap_or(Status::Success));
-                    self.actions.push_back(Action::Reply { client, reply: reply.as_bytes().into() });
+                    self.actions.push_back(Action::Reply { client, reply: reply.into() });
                 }
                 // the peer's own address is known whatever the SA said, so it gets its response
                 Waiter::Peer { tid } => self.respond(ep, dest, tid),
@@ -489,7 +480,7 @@ impl Engine {
         dest: DestId,
         client: ClientId,
         request: [u8; 8],
-        source: Option<Entry>,
+        source: Option<Addr>,
     ) {
         self.waiters.add(client);
         let cause = client.cause();

@@ -8,9 +8,10 @@ use std::time::{Duration, Instant};
 
 use fabric::PortLine;
 use ibacm_wire::Gid;
-use ibacm_wire::client::{Entry, Status};
+use ibacm_wire::client::{EP_FLAG_DEST, EP_FLAG_SOURCE, Entry, Status};
 use ibacm_wire::datagram::{Datagram, Groups, Request, Response};
 
+use super::util::client;
 use super::util::family::ip_command;
 use super::util::{Client, Lab, PATIENCE, Shared, run, text, wait_for};
 
@@ -131,6 +132,16 @@ impl Drop for Running {
 /// An address of this protocol's datagrams: type, and 64 bytes.
 pub fn wire(entry: &Entry) -> (u8, [u8; 64]) {
     (entry.kind as u8, entry.info)
+}
+
+/// An entry of a request that says who asks.
+pub fn source(address: &str) -> Entry {
+    client::ip(EP_FLAG_SOURCE, address)
+}
+
+/// An entry of a request that says who is asked for.
+pub fn dest(address: &str) -> Entry {
+    client::ip(EP_FLAG_DEST, address)
 }
 
 /// A request for `dest` from `source`, which offers these groups.
