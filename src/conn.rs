@@ -132,43 +132,44 @@ impl Conn {
         self.output = Vec::new();
     }
 
-    /// One turn: write what waits, read once if that may be done, serve what is whole, write.
+    /// The first half of a turn: write what waits, read once if that may be done, serve what is whole.
     ///
-    /// The usual case (one request, answered at once, socket not full) is one recv and one send
-    /// and touches no memory but `buf` and `out`. `out` is empty before and after.
-    pub fn turn(&mut self, id: ClientId, buf: &mut [u8], out: &mut Vec<u8>, svc: &mut impl Service) -> After {
-        if !self.output.is_empty()
-            && let Err(reason) = self.flush()
-        {
-            return self.closed(reason);
+    /// The replies are put behind what `out` holds for others, or written where they became too many; [`Conn::answer`] has
+    /// to be called with them. The usual case (one request, answered at once) is one recv and touches no memory but `buf`
+    /// and `out`.
+    pub fn take(
+        &mut self,
+        id: ClientId,
+        buf: &mut [u8],
+        out: &mut Vec<u8>,
+        svc: &mut impl Service,
+    ) -> Result<usize, Reason> {
+        if !self.output.is_empty() {
+            self.flush()?;
         }
         if self.closing.is_some() || self.must_stall() {
-            return self.settle(false);
+            return Ok(0);
         }
         let mut have = self.input.len();
-        let Some(room) = buf.get_mut(..have) else {
-            return self.closed(Reason::Overflow);
-        };
+        let room = buf.get_mut(..have).ok_or(Reason::Overflow)?;
         room.copy_from_slice(&self.input);
-        if self.readable
-            && !self.ended
-            && !has_whole(&self.input)
-            && let Err(reason) = self.read(buf, &mut have)
-        {
-            return self.closed(reason);
+        if self.readable && !self.ended && !has_whole(&self.input) {
+            self.read(buf, &mut have)?;
         }
         let bytes = buf.get(..have).unwrap_or_default();
-        let served = match self.serve(id, bytes, out, svc) {
-            Ok(served) => served,
-            Err(reason) => return self.closed(reason),
-        };
-        if let Err(reason) = self.write(out) {
-            return self.closed(reason);
-        }
+        let served = self.serve(id, bytes, out, svc)?;
         if served < have || self.input.capacity() > 0 {
             self.keep_input(bytes.get(served..).unwrap_or_default());
         }
-        self.settle(served > 0)
+        Ok(served)
+    }
+
+    /// The second half of a turn: writes the `replies` that the first one made. `taken` is what that gave back.
+    pub fn answer(&mut self, taken: Result<usize, Reason>, replies: &[u8]) -> After {
+        match taken.and_then(|served| self.write_bytes(replies).map(|()| served)) {
+            Ok(served) => self.settle(served > 0),
+            Err(reason) => self.closed(reason),
+        }
     }
 
     /// Lets the client send no more: what it has sent is still there to be read, and then the end of the stream.
@@ -202,7 +203,7 @@ impl Conn {
     }
 
     /// Hands the whole messages at the beginning of `bytes` to the service; gives back how many
-    /// bytes they were. The replies are in `out`, or written where they became too many.
+    /// bytes they were. The replies are behind what was in `out`, or written where they became too many.
     fn serve(
         &mut self,
         id: ClientId,
@@ -210,7 +211,7 @@ impl Conn {
         out: &mut Vec<u8>,
         svc: &mut impl Service,
     ) -> Result<usize, Reason> {
-        let mut served = 0;
+        let (mut served, start) = (0, out.len());
         for _ in 0..MAX_PER_TURN {
             let rest = bytes.get(served..).unwrap_or_default();
             let message = match frame(rest) {
@@ -236,8 +237,10 @@ impl Conn {
                 }
             }
             served += message.len();
-            if out.len() >= FLUSH_AT {
-                self.write(out)?;
+            if out.len() - start >= FLUSH_AT {
+                let written = self.write_bytes(out.get(start..).unwrap_or_default());
+                out.truncate(start);
+                written?;
             }
             if self.must_stall() {
                 break;
@@ -255,14 +258,6 @@ impl Conn {
     /// Whether it is read no further because others have requests under way.
     pub fn is_held(&self) -> bool {
         self.stalled && self.in_flight >= self.share && self.share < MAX_IN_FLIGHT
-    }
-
-    /// Writes `out` and empties it; what the socket does not take is kept.
-    #[inline(always)]
-    fn write(&mut self, out: &mut Vec<u8>) -> Result<(), Reason> {
-        let result = self.write_bytes(out);
-        out.clear();
-        result
     }
 
     /// Writes whole replies, or keeps them behind those that wait already.

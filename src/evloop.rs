@@ -335,6 +335,9 @@ impl Daemon {
     fn dispatch(&mut self, token: Token, ready: Ready) {
         let parts = token::unpack(token);
         let now = self.now.0;
+        if parts.kind != kind::CLIENT {
+            self.answer_clients();
+        }
         match parts.kind {
             kind::CLIENT => {
                 let id = ClientId::new(parts.index, parts.generation);
@@ -360,6 +363,12 @@ impl Daemon {
             _ => log!(2, "an event of an unknown source {token:?}"),
         }
         self.do_actions();
+    }
+
+    /// Writes what clients were answered.
+    fn answer_clients(&mut self) {
+        let mut svc = Requests { engine: &mut self.engine, sources: &mut self.sources, now: self.now };
+        self.server.answer_all(self.now.0, &mut svc);
     }
 
     /// What happens once a turn, whatever the events.

@@ -9,6 +9,7 @@
 
 use std::collections::VecDeque;
 use std::io;
+use std::ops::Range;
 use std::os::fd::{AsRawFd, OwnedFd};
 
 use mio::event::Event;
@@ -34,6 +35,9 @@ const SHARES: usize = 16;
 const TIMERS_PER_TURN: usize = 1024;
 /// How long a client may take from the first byte of a message to its last, in microseconds.
 pub const MESSAGE_US: u64 = 10_000_000;
+/// Clients that are read from before they are all written to. A client that sleeps is woken by the first of its replies,
+/// and awake for the others: to wake it takes longer than to write.
+const TOGETHER: usize = 32;
 /// The buffer that all reads share. From this size on memory comes from the system page by page: what is never used of it
 /// is not there.
 const READ_BUFFER: usize = 128 * 1024;
@@ -114,7 +118,19 @@ pub struct Server {
     unwritten: usize,
     pub(crate) counters: Counters,
     buf: Box<[u8]>,
+    /// Replies of the connections in `taken`.
     out: Vec<u8>,
+    /// Connections that were read and not written to yet, and where their replies end in `out`.
+    taken: Vec<Taken>,
+}
+
+/// A connection between the halves of its turn.
+#[derive(Debug)]
+struct Taken {
+    id: ClientId,
+    /// Where its replies end in the buffer of all.
+    end: usize,
+    result: Result<usize, Reason>,
 }
 
 impl Server {
@@ -140,6 +156,7 @@ impl Server {
             counters: Counters::default(),
             buf: vec![0; READ_BUFFER].into_boxed_slice(),
             out: Vec::with_capacity(READ_BUFFER),
+            taken: Vec::with_capacity(TOGETHER),
         })
     }
 
@@ -161,7 +178,7 @@ impl Server {
         Ok(id)
     }
 
-    /// An event of a connection.
+    /// An event of a connection. What it is answered may wait until [`Server::answer_all`] is called.
     pub fn on_client(&mut self, id: ClientId, ready: Ready, now_us: u64, svc: &mut impl Service) {
         let Some(conn) = self.slots.get_mut(id) else { return };
         if ready.gone {
@@ -169,21 +186,51 @@ impl Server {
             return;
         }
         conn.note(ready.readable, ready.read_closed);
-        self.serve(id, now_us, svc);
+        self.take(id, now_us, svc);
     }
 
-    /// One turn of one connection.
-    fn serve(&mut self, id: ClientId, now_us: u64, svc: &mut impl Service) {
+    /// The first half of a turn of one connection.
+    fn take(&mut self, id: ClientId, now_us: u64, svc: &mut impl Service) {
         let share = self.share();
         let Some(conn) = self.slots.get_mut(id) else { return };
         let before = usize::from(conn.in_flight);
         conn.share = share;
-        let after = conn.turn(id, &mut self.buf, &mut self.out, svc);
-        let waiting = usize::from(conn.in_flight);
+        let result = conn.take(id, &mut self.buf, &mut self.out, svc);
+        self.active = (self.active + usize::from(conn.in_flight)).saturating_sub(before);
+        self.taken.push(Taken { id, end: self.out.len(), result });
+        if self.taken.len() >= TOGETHER || self.out.len() >= READ_BUFFER / 2 {
+            self.answer_all(now_us, svc);
+        }
+    }
+
+    /// Writes what was answered since the last call. To be called when there are no more events of clients, and before
+    /// anything else is done.
+    pub fn answer_all(&mut self, now_us: u64, svc: &mut impl Service) {
+        let mut start = 0;
+        let mut index = 0;
+        while let Some(&Taken { id, end, result }) = self.taken.get(index) {
+            self.answer(id, result, start..end, now_us, svc);
+            start = end;
+            index += 1;
+        }
+        self.taken.clear();
+        self.out.clear();
+    }
+
+    /// The second half of a turn of one connection.
+    fn answer(
+        &mut self,
+        id: ClientId,
+        taken: Result<usize, Reason>,
+        replies: Range<usize>,
+        now_us: u64,
+        svc: &mut impl Service,
+    ) {
+        let Some(conn) = self.slots.get_mut(id) else { return };
+        let after = conn.answer(taken, self.out.get(replies).unwrap_or_default());
         self.counters.held += u64::from(conn.is_held());
         let again = after.again && !conn.queued;
         conn.queued |= again;
-        self.active = (self.active + waiting).saturating_sub(before);
         if let Some(reason) = after.close {
             self.close(id, reason, svc);
             return;
@@ -266,18 +313,20 @@ impl Server {
 
     /// Goes on with what the bounds left over. To be called each turn of the loop.
     pub fn run_pending(&mut self, now_us: u64, svc: &mut impl Service) {
+        self.answer_all(now_us, svc);
         for index in 0..self.listeners.len() {
             if self.listeners.get(index).is_some_and(|listener| listener.more) {
                 self.accept_some(index, now_us);
             }
         }
         for _ in 0..self.again.len().min(CLIENTS_PER_TURN) {
-            let Some(id) = self.again.pop_front() else { return };
+            let Some(id) = self.again.pop_front() else { break };
             if let Some(conn) = self.slots.get_mut(id) {
                 conn.queued = false;
-                self.serve(id, now_us, svc);
+                self.take(id, now_us, svc);
             }
         }
+        self.answer_all(now_us, svc);
     }
 
     /// When [`Server::on_time`] has to be called next, in microseconds.
@@ -370,3 +419,7 @@ impl Server {
 #[cfg(test)]
 #[path = "server_tests.rs"]
 pub(crate) mod tests;
+
+#[cfg(test)]
+#[path = "server_together_tests.rs"]
+mod together_tests;

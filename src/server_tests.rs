@@ -18,9 +18,11 @@ pub(crate) struct Echo {
 /// In the first byte after the header: answer late.
 const LATE: u8 = 1;
 /// Break the protocol.
-const BREAK: u8 = 2;
+pub(crate) const BREAK: u8 = 2;
 /// Answer with 64 KiB.
 const LARGE: u8 = 3;
+/// Answer with 40 KiB.
+pub(crate) const MIDDLE: u8 = 4;
 
 impl Service for Echo {
     fn request(&mut self, client: ClientId, msg: &[u8], out: &mut Vec<u8>) -> Outcome {
@@ -32,6 +34,7 @@ impl Service for Echo {
             }
             Some(&BREAK) => return Outcome::Close,
             Some(&LARGE) => out.resize(out.len() + 65_536 - HEADER, 7),
+            Some(&MIDDLE) => out.resize(out.len() + 40_960 - HEADER, 7),
             _ => {}
         }
         out.extend_from_slice(&msg[..HEADER]);
@@ -62,7 +65,7 @@ impl Bench {
         Bench { poll, server, svc: Echo::default(), now: 1_000_000 }
     }
 
-    fn client(&mut self) -> (UnixStream, ClientId) {
+    pub(crate) fn client(&mut self) -> (UnixStream, ClientId) {
         let (ours, theirs) = UnixStream::pair().unwrap();
         ours.set_nonblocking(true).unwrap();
         theirs.set_read_timeout(Some(Duration::from_secs(5))).unwrap();
@@ -80,8 +83,7 @@ impl Bench {
             if parts.kind == token::kind::LISTENER {
                 self.server.on_listener(parts.index, self.now);
             } else {
-                let id = ClientId::new(parts.index, parts.generation);
-                self.server.on_client(id, event.into(), self.now, &mut self.svc);
+                self.event(ClientId::new(parts.index, parts.generation), event.into());
             }
         }
         self.server.run_pending(self.now, &mut self.svc);
@@ -101,7 +103,22 @@ impl Bench {
         panic!("the loop spins");
     }
 
-    fn answer_all(&mut self) {
+    /// What the loop does about an event of a client.
+    pub(crate) fn event(&mut self, id: ClientId, ready: Ready) {
+        self.server.on_client(id, ready, self.now, &mut self.svc);
+    }
+
+    /// What it does when there are no more.
+    pub(crate) fn answer_all(&mut self) {
+        self.server.answer_all(self.now, &mut self.svc);
+    }
+
+    /// Who was closed.
+    pub(crate) fn closed(&self) -> &[ClientId] {
+        &self.svc.closed
+    }
+
+    fn answer_late(&mut self) {
         for (id, reply) in std::mem::take(&mut self.svc.pending) {
             self.server.reply(id, &reply);
         }
@@ -226,7 +243,7 @@ fn late_replies_come_in_the_order_of_completion() {
     bench.settle();
     assert_eq!(bench.server.active(), 2);
     bench.svc.pending.reverse();
-    bench.answer_all();
+    bench.answer_late();
     assert_eq!(tids(&read_some(&mut client)), [2, 3, 1]);
     assert!(bench.server.is_quiet());
     assert!(!bench.server.has_pending());
@@ -253,7 +270,7 @@ fn clients_share_what_may_be_under_way() {
     let mut answered = 0;
     while bench.server.active() > 0 {
         answered += bench.server.active();
-        bench.answer_all();
+        bench.answer_late();
         bench.settle();
         for (client, _) in &mut greedy {
             client.set_nonblocking(true).unwrap();
@@ -276,7 +293,7 @@ fn reading_stops_at_too_many_requests_in_flight() {
     for _ in 0..3 {
         bench.settle();
         assert!(bench.server.active() <= usize::from(MAX_IN_FLIGHT));
-        bench.answer_all();
+        bench.answer_late();
         seen.extend(tids(&read_some(&mut client)));
     }
     assert_eq!(seen, (0..count).collect::<Vec<_>>());
@@ -294,7 +311,7 @@ fn a_message_cut_by_the_stop_is_not_held_against_the_client() {
     client.write_all(&request(88, 999, 0)[20..]).unwrap();
     bench.now += 2 * MESSAGE_US;
     bench.settle();
-    bench.answer_all();
+    bench.answer_late();
     bench.settle();
     assert_eq!(tids(&read_some(&mut client)).last(), Some(&999));
     assert_eq!(bench.server.counters().closed_timeout, 0);
@@ -409,7 +426,7 @@ fn a_half_closed_client_is_answered() {
     bench.settle();
     assert_eq!(tids(&read_some(&mut client)), [2]);
     assert_eq!(bench.server.clients(), 1);
-    bench.answer_all();
+    bench.answer_late();
     assert_eq!(tids(&read_some(&mut client)), [1]);
     bench.settle();
     assert!(is_closed(&mut client));
@@ -428,7 +445,7 @@ fn a_client_that_leaves_is_forgotten_and_its_replies_ignored() {
     assert_eq!(bench.server.active(), 0);
     let (mut heir, heir_id) = bench.client();
     assert_eq!(heir_id.index, id.index);
-    bench.answer_all();
+    bench.answer_late();
     heir.set_nonblocking(true).unwrap();
     assert!(heir.read(&mut [0; 16]).is_err(), "a reply meant for somebody else");
     for _ in 0..1_000 {
@@ -460,7 +477,7 @@ fn draining_answers_what_was_sent_and_takes_no_more() {
     assert!(!bench.server.is_quiet());
     assert_eq!(tids(&read_some(&mut unread)), [3]);
     assert!(is_closed(&mut unread) && is_closed(&mut idle) && is_closed(&mut slow));
-    bench.answer_all();
+    bench.answer_late();
     bench.settle();
     assert!(bench.server.is_quiet());
     assert_eq!(tids(&read_some(&mut client)), [2, 1]);

@@ -63,6 +63,7 @@ fn an_answer_from_the_cache_allocates_nothing() {
     for _ in 0..1_000 {
         client.write_all(&message).unwrap();
         server.on_client(id, ready, 5, &mut Cached);
+        server.answer_all(5, &mut Cached);
         assert_eq!(client.read(&mut reply).unwrap(), 88);
         assert!(!server.has_pending());
     }
@@ -82,8 +83,10 @@ fn an_idle_connection_is_small() {
         client.write_all(&request()[..50]).unwrap();
         let ready = Ready { readable: true, ..Ready::default() };
         server.on_client(id, ready, 5, &mut Cached);
+        server.answer_all(5, &mut Cached);
         client.write_all(&request()[50..]).unwrap();
         server.on_client(id, ready, 5, &mut Cached);
+        server.answer_all(5, &mut Cached);
         clients.push(client);
     }
     let each = (counts().1 - before) / 256;
@@ -208,6 +211,7 @@ fn resolving_from_the_cache_allocates_nothing_whatever_is_asked() {
         let mut ask = || {
             client.write_all(&message[..used]).unwrap();
             server.on_client(id, ready, 5, &mut service);
+            server.answer_all(5, &mut service);
             assert_eq!(client.read(&mut reply).unwrap(), length);
             assert_eq!(reply[2], 0);
         };
@@ -237,6 +241,7 @@ fn many_requests_at_once_allocate_nothing_and_have_one_answer_together() {
     let mut ask = || {
         client.write_all(&heap).unwrap();
         server.on_client(id, ready, 5, &mut service);
+        server.answer_all(5, &mut service);
         assert_eq!(client.read(&mut replies).unwrap(), length);
         assert!(!server.has_pending());
     };

@@ -75,6 +75,9 @@ pub fn latency(lab: &Lab, args: &Args, report: &mut Report) -> Outcome<()> {
     report.chart(chart)
 }
 
+/// The programs take turns so often within a repetition: the machine is faster at one time and slower at another.
+const SLICES: u32 = 10;
+
 /// Answers a second. The service has a processor to itself, the client the others: what is measured is what the service
 /// can do, not what it leaves to the client.
 pub fn throughput(lab: &Lab, args: &Args, report: &mut Report) -> Outcome<()> {
@@ -92,12 +95,19 @@ pub fn throughput(lab: &Lab, args: &Args, report: &mut Report) -> Outcome<()> {
     for turn in 0..args.repeat {
         let all = All::start(lab)?;
         for (at, &count) in counts.iter().enumerate() {
-            for program in in_turn(Program::ALL, turn) {
-                let service = all.get(program);
-                let mut fleet = Fleet::connect(&service.socket, count)?;
-                let (rate, cost) = flood(service, &mut fleet, &question, args.span())?;
-                rates[at].of(program).push(rate);
-                costs[at].of(program).push(cost);
+            let mut fleets = Vec::new();
+            for program in Program::ALL {
+                fleets.push((Fleet::connect(&all.get(program).socket, count)?, Flood::default()));
+            }
+            for slice in 0..SLICES {
+                for program in in_turn(Program::ALL, turn + slice as usize) {
+                    let (fleet, sum) = &mut fleets[program as usize];
+                    sum.add(flood(all.get(program), fleet, &question, args.span() / SLICES)?);
+                }
+            }
+            for (program, (_, sum)) in Program::ALL.into_iter().zip(&fleets) {
+                rates[at].of(program).push(sum.rate());
+                costs[at].of(program).push(sum.cost());
             }
         }
     }
@@ -119,14 +129,42 @@ pub fn throughput(lab: &Lab, args: &Args, report: &mut Report) -> Outcome<()> {
     report.chart(cost)
 }
 
-/// Answers a second on all connections of a fleet, and the processor time of each, in microseconds.
-pub fn flood(service: &Service, fleet: &mut Fleet, question: &[u8], span: Duration) -> Outcome<(f64, f64)> {
+/// What a fleet was answered.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Flood {
+    answers: f64,
+    /// In so many seconds.
+    time: f64,
+    /// In so many microseconds of the service's processor time.
+    used: f64,
+}
+
+impl Flood {
+    fn add(&mut self, more: Flood) {
+        self.answers += more.answers;
+        self.time += more.time;
+        self.used += more.used;
+    }
+
+    /// Answers a second.
+    pub fn rate(&self) -> f64 {
+        self.answers / self.time
+    }
+
+    /// Microseconds of the service's processor time for an answer.
+    fn cost(&self) -> f64 {
+        self.used / self.answers
+    }
+}
+
+/// Answers on all connections of a fleet in this time.
+pub fn flood(service: &Service, fleet: &mut Fleet, question: &[u8], span: Duration) -> Outcome<Flood> {
     let mut before = 0;
     let (count, time) = fleet.flood(question, span, || {
         before = machine::processor_time(service.pid()).unwrap_or(0);
     })?;
     let used = machine::processor_time(service.pid())?.saturating_sub(before);
-    Ok((count as f64 / time.as_secs_f64(), used as f64 / 1e3 / count as f64))
+    Ok(Flood { answers: count as f64, time: time.as_secs_f64(), used: used as f64 / 1e3 })
 }
 
 /// Answers a second on one connection on which more than one request is outstanding. Client and service share a

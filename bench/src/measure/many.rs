@@ -24,12 +24,12 @@ pub fn connected(lab: &Lab, args: &Args, report: &mut Report) -> Outcome<()> {
     for _ in 0..args.repeat {
         for (program, service) in [(Program::Floor, &floor), (Program::Ours, &ours)] {
             let mut active = Fleet::connect(&service.socket, ACTIVE)?;
-            let alone = flood(service, &mut active, &question, args.span())?.0;
+            let alone = flood(service, &mut active, &question, args.span())?.rate();
             let others = Fleet::connect(&service.socket, idle)?;
             // All are accepted when the last one is: it is answered.
             let mut last = Fleet::connect(&service.socket, 1)?;
             flood(service, &mut last, &question, args.span() / 10)?;
-            let crowded = flood(service, &mut active, &question, args.span())?.0;
+            let crowded = flood(service, &mut active, &question, args.span())?.rate();
             drop(others);
             figures.of(program).push(crowded);
             if program == Program::Ours {
