@@ -19,6 +19,7 @@ mod link_local;
 mod local;
 mod notices;
 mod outage;
+mod outcome;
 mod peers;
 mod plugged;
 mod plugged_ask;

@@ -7,7 +7,7 @@
 
 use std::collections::VecDeque;
 use std::io;
-use std::net::{IpAddr, Ipv4Addr};
+use std::net::Ipv4Addr;
 use std::os::fd::AsRawFd;
 use std::path::Path;
 use std::time::{Duration, Instant};
@@ -16,7 +16,7 @@ use mio::unix::SourceFd;
 use mio::{Events, Interest, Poll, Token};
 
 use crate::device::{self, Device};
-use crate::engine::{self, Engine, EpId, NeighbourToken, PortId, RouteLookup, SystemAddr, Unroutable};
+use crate::engine::{Engine, EpId, NeighbourToken, PortId, SystemAddr};
 use crate::lifecycle::Signals;
 use crate::log;
 use crate::map::Map;
@@ -28,7 +28,7 @@ use crate::rdma_nl::RdmaNl;
 use crate::route::Sources;
 use crate::rtnl::Rtnl;
 use crate::rtnl_neigh::{KernelTable, NeighbourEvents};
-use crate::server::{ClientId, Outcome, Ready, Server, Service};
+use crate::server::{ClientId, Ready, Server};
 use crate::systemd::Manager;
 use crate::time::Time;
 use crate::token::{self, kind};
@@ -48,8 +48,11 @@ mod metrics;
 mod neighbours;
 #[path = "evloop_providers.rs"]
 mod providers;
+#[path = "evloop_requests.rs"]
+mod requests;
 
 pub use manager::Pause;
+use requests::Requests;
 
 /// Events taken from the kernel in one turn.
 const EVENTS: usize = 256;
@@ -128,58 +131,6 @@ pub struct Daemon {
     stop_at: Option<Time>,
     /// When the start is over, and what only it needed is given back.
     settle_at: Time,
-}
-
-/// The kernel's routing, asked through a socket.
-struct Routing<'a>(&'a mut Sources);
-
-impl RouteLookup for Routing<'_> {
-    fn source_for(&mut self, dest: IpAddr) -> Result<IpAddr, Unroutable> {
-        self.0.source_for(dest, None).map_err(|e| {
-            log!(2, "no source address for {dest}: {e}");
-            Unroutable
-        })
-    }
-}
-
-/// A connection's name for the engine; the top bit is never set, which marks the kernel.
-fn engine_id(client: ClientId) -> engine::ClientId {
-    engine::ClientId(u64::from(client.generation) << 32 | u64::from(client.index))
-}
-
-/// Hands requests of clients to the engine.
-struct Requests<'a> {
-    engine: &'a mut Engine,
-    sources: &'a mut Sources,
-    now: Time,
-}
-
-impl Service for Requests<'_> {
-    fn request(&mut self, client: ClientId, msg: &[u8], out: &mut Vec<u8>) -> Outcome {
-        let id = engine_id(client);
-        let start = out.len();
-        let outcome = self.engine.request(self.now, id, msg, &mut Routing(self.sources), out);
-        let (who, operation) = (client.index, msg.get(1).copied().unwrap_or_default());
-        match outcome {
-            engine::Outcome::Replied => {
-                let status = out.get(start + 2).copied().unwrap_or_default();
-                log!(2, "client {who}: operation {operation:#x} answered at once, status {status}");
-                Outcome::Replied
-            }
-            engine::Outcome::Pending => {
-                log!(2, "client {who}: operation {operation:#x} waits");
-                Outcome::Pending
-            }
-            engine::Outcome::Close => {
-                log!(2, "client {who}: operation {operation:#x} is none that there is: closed");
-                Outcome::Close
-            }
-        }
-    }
-
-    fn closed(&mut self, client: ClientId) {
-        self.engine.client_gone(engine_id(client));
-    }
 }
 
 impl Daemon {

@@ -5,7 +5,8 @@ use std::net::IpAddr;
 use ibacm_wire::Gid;
 use ibacm_wire::client::resolve_request;
 
-use super::{Daemon, Routing};
+use super::Daemon;
+use super::requests::Routing;
 use crate::engine::{self, Engine, Link, Outcome, PortId, RouteLookup, Unroutable};
 use crate::local_service::Resolver;
 use crate::local_service::message::{PathQuestion, Question, ip_entries};
