@@ -437,3 +437,18 @@ fn a_group_that_is_lost_all_the_time_makes_no_look_up_endless() {
         assert_eq!(net.hosts[0].replies.get(&id).map(|r| status(r)), Some(Status::Etimedout as u8));
     }
 }
+
+#[test]
+fn a_group_lost_soon_after_each_join_makes_no_look_up_endless() {
+    let mut net = Net::new(1, &config(RouteProt::Sa));
+    let ids = [net.start(0, &[from(0), to(9)]), net.start(0, &[from(0), to_name(9)])];
+    for other in 0..20 {
+        net.run(50 * MS);
+        queue_pair_made(&mut net);
+        // has its turn while there is no group, so that those who were asked for wait for the group, too
+        net.start(0, &[from(0), to(10 + other)]);
+    }
+    for id in ids {
+        assert_eq!(net.hosts[0].replies.get(&id).map(|r| status(r)), Some(Status::Etimedout as u8));
+    }
+}
