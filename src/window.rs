@@ -197,6 +197,45 @@ mod tests {
         assert_eq!(trips(&mut Window::default(), S, 4, 5 * MS, 32).0, [1, 2, 4, 8]);
     }
 
+    /// Hosts that begin within the first `stagger` and always want to know more, from somebody who answers one question
+    /// after another, each in `service` or half as long again or less: the most questions that ever waited there, and at the end.
+    fn crowd(hosts: usize, service: u64, stagger: u64) -> (usize, usize) {
+        let mut windows: Vec<(Window, usize)> = (0..hosts).map(|_| (Window::default(), 0)).collect();
+        let mut queue: std::collections::VecDeque<(usize, u64)> = Default::default();
+        let mut rng = crate::keyed::Rng::new(crate::keyed::SipKey(7, 8));
+        let (mut now, mut most, mut begun) = (S, 0, 0);
+        while now < 11 * S {
+            while begun < hosts && S + stagger * begun as u64 / hosts as u64 <= now {
+                windows[begun].0.begin(Time(now));
+                windows[begun].1 = 1;
+                queue.push_back((begun, now));
+                begun += 1;
+            }
+            now += service / 2 + rng.next_u64() % service;
+            let Some((host, sent)) = queue.pop_front() else { continue };
+            let (w, asked) = &mut windows[host];
+            w.answered(Time(now), Time(sent), true, 32);
+            *asked -= 1;
+            while *asked < w.width(32, false) {
+                *asked += 1;
+                queue.push_back((host, now));
+            }
+            most = most.max(queue.len());
+        }
+        (most, queue.len())
+    }
+
+    #[test]
+    fn hosts_that_begin_together_have_one_question_each_there() {
+        for (hosts, service) in [(1000, 20), (1000, 1000), (300, 50), (3, 20_000)] {
+            for stagger in [0, 10 * MS, S] {
+                let (most, end) = crowd(hosts, service, stagger);
+                assert!(most <= hosts + hosts / 2, "{most} of {hosts} hosts, {service} us each");
+                assert!(end >= hosts && end <= hosts + hosts / 4, "{end} of {hosts} hosts, {service} us each");
+            }
+        }
+    }
+
     #[test]
     fn a_burst_after_a_silence_begins_anew() {
         let mut w = Window::default();
