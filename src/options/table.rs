@@ -166,7 +166,7 @@ pub(super) static TABLE: &[OptionRow] = &[
     number_row!(max_destinations, 16..=16_777_216, "16 to 16777216"),
     number_row!(negative_cache, 0..=MAX_MS, "milliseconds, 0 to 3600000"),
     number_row!(busy_poll_us, 0..=MAX_BUSY_POLL, "microseconds, 0 to 10000"),
-    row!(metrics_file, "a path or none", path_or_none, show_path_or_none),
+    row!(metrics_file, "an absolute path or none", path_or_none, show_path_or_none),
     number_row!(metrics_interval, 1..=3600, "seconds, 1 to 3600"),
     bool_row!(wait_for_device),
 ];
@@ -214,8 +214,11 @@ fn path(value: &[u8]) -> Option<PathBuf> {
 }
 
 fn path_or_none(value: &[u8]) -> Option<Option<PathBuf>> {
-    let none = keyword(value, &[("none", ()), ("no", ())]);
-    Some(if none.is_some() { None } else { path(value) })
+    if keyword(value, &[("none", ()), ("no", ())]).is_some() {
+        return Some(None);
+    }
+    // from where a service is started is nobody's choice
+    path(value).filter(|path| path.is_absolute()).map(Some)
 }
 
 fn show_path_or_none(held: &Option<PathBuf>) -> String {

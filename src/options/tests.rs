@@ -173,6 +173,7 @@ fn bad_values_leave_the_earlier_ones() {
         "timeout 0",
         "timeout -5",
         "timeout 3600001",
+        "metrics_file ibacm.prom",
         "retries -1",
         "retries 101",
         "resolve_depth 0",

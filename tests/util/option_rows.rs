@@ -253,7 +253,11 @@ fn service(t: &mut Table) {
     t.same("log_level x", 1, opts("log_level x\n").ask(Ask::Chatter));
     t.differs("log_level -1", 1, opts("log_level -1\n").ask(Ask::Chatter), opts("").ask(Ask::Chatter), RANGES);
     t.same("metrics_file", 0, opts("metrics_file None\nmetrics_interval 60\n"));
-    t.same("metrics_file of no use", 3, opts("metrics_file\nmetrics_interval 0\nmetrics_interval 3601\n"));
+    t.same(
+        "metrics_file of no use",
+        4,
+        opts("metrics_file\nmetrics_file m\nmetrics_interval 0\nmetrics_interval 3601\n"),
+    );
     t.same("umad_debug_level", 1, opts("umad_debug_level 1\numad_debug_level 7"));
     t.same("plug-ins that are not there", 1, opts("provider none default\n"));
     t.same("a provider for another subnet", 1, opts("provider none 0x1234\nprovider ibacmp 0xfe80000000000000\n"));
