@@ -3,7 +3,7 @@
 //! Numbers are in host byte order, GIDs, addresses and path records in network order. Every length is checked before
 //! it is used.
 
-use crate::netlink::{bytes, padded, u16_at, u32_at};
+use crate::netlink::{HEADER, bytes, first, padded, u16_at, u32_at};
 use std::fmt;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::time::Duration;
@@ -16,8 +16,6 @@ mod answer;
 
 pub use answer::Answer;
 
-/// Bytes of `struct nlmsghdr`.
-const HEADER: usize = 16;
 /// Types below this one are netlink's own: errors, acknowledgements, ends of dumps (`NLMSG_MIN_TYPE`).
 const FIRST_TYPE: u16 = 0x10;
 /// Messages of the local service have this above the ten bits of the operation (`RDMA_NL_LS`).
@@ -85,14 +83,6 @@ pub fn messages(datagram: &[u8]) -> Messages<'_> {
     Messages { rest: datagram }
 }
 
-impl<'a> Messages<'a> {
-    fn first(&self) -> Option<(Message<'a>, usize)> {
-        let length = usize::try_from(u32_at(self.rest, 0)?).ok()?;
-        let payload = self.rest.get(..length)?.get(HEADER..)?;
-        Some((Message { kind: u16_at(self.rest, 4)?, sequence: u32_at(self.rest, 8)?, payload }, padded(length)))
-    }
-}
-
 impl<'a> Iterator for Messages<'a> {
     type Item = Result<Message<'a>, Malformed>;
 
@@ -100,9 +90,9 @@ impl<'a> Iterator for Messages<'a> {
         if self.rest.is_empty() {
             return None;
         }
-        let first = self.first();
-        self.rest = first.and_then(|(_, length)| self.rest.get(length..)).unwrap_or_default();
-        Some(first.map(|(message, _)| message).ok_or(Malformed))
+        let Some((frame, rest)) = first(std::mem::take(&mut self.rest)) else { return Some(Err(Malformed)) };
+        self.rest = rest;
+        Some(Ok(Message { kind: frame.kind, sequence: frame.sequence, payload: frame.payload }))
     }
 }
 

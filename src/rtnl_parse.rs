@@ -4,7 +4,7 @@
 //! used; what does not fit is [`Malformed`], what is not known is skipped. The layouts are those
 //! of `linux/netlink.h`, `linux/rtnetlink.h`, `linux/if_link.h`, `linux/if_addr.h` and `linux/neighbour.h`.
 
-use crate::netlink::{bytes, padded, u16_at, u32_at};
+use crate::netlink::{HEADER, bytes, first, padded, u16_at, u32_at};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 /// Hardware type of an InfiniBand interface (`ARPHRD_INFINIBAND`).
@@ -14,8 +14,6 @@ pub const HARDWARE: usize = 20;
 /// The longest interface name, without its end (`IFNAMSIZ` - 1).
 const MAX_NAME: usize = 15;
 
-/// Bytes of `struct nlmsghdr`.
-const HEADER: usize = 16;
 /// Bytes of `struct ifinfomsg`.
 const LINK_HEADER: usize = 16;
 /// Bytes of `struct ifaddrmsg`.
@@ -172,23 +170,15 @@ impl Iterator for Messages<'_> {
         if self.rest.is_empty() {
             return None;
         }
-        let whole = std::mem::take(&mut self.rest);
-        let broken = Message { sequence: 0, port: 0, interrupted: false, news: Err(Malformed) };
-        let (Some(length), Some(kind), Some(flags)) = (u32_at(whole, 0), u16_at(whole, 4), u16_at(whole, 6)) else {
-            return Some(broken);
+        let Some((frame, rest)) = first(std::mem::take(&mut self.rest)) else {
+            return Some(Message { sequence: 0, port: 0, interrupted: false, news: Err(Malformed) });
         };
-        let (Some(sequence), Some(port)) = (u32_at(whole, 8), u32_at(whole, 12)) else {
-            return Some(broken);
-        };
-        let Some(body) = usize::try_from(length).ok().and_then(|end| whole.get(HEADER..end)) else {
-            return Some(broken);
-        };
-        self.rest = whole.get(HEADER + padded(body.len())..).unwrap_or_default();
+        self.rest = rest;
         Some(Message {
-            sequence,
-            port,
-            interrupted: flags & NLM_F_DUMP_INTR != 0,
-            news: parse(kind, body).ok_or(Malformed),
+            sequence: frame.sequence,
+            port: frame.port,
+            interrupted: frame.flags & NLM_F_DUMP_INTR != 0,
+            news: parse(frame.kind, frame.payload).ok_or(Malformed),
         })
     }
 }

@@ -12,13 +12,14 @@
 use std::time::Duration;
 
 use ibacm_wire::client::{Counter, TYPE_PATH};
-use ibacm_wire::datagram::{Datagram, Groups, MULTICAST_QPN, Request};
+use ibacm_wire::datagram::{Datagram, Groups, MULTICAST_QPN};
 
 use super::Engine;
 use super::action::{Action, Av, EpId, Rx};
 use super::config::{Config, RouteProt};
 use super::endpoint::GroupState;
 use super::ladder::Class;
+use super::resolve::asks_for;
 use crate::cache::{Dest, DestId, Peer, State};
 use crate::time::{Coarse, Time};
 
@@ -230,14 +231,7 @@ impl Engine {
         let tid = (self.rng.next_u64() >> 1).max(1);
         let groups = e.offered();
         e.refreshes.asking.push(Asking { dest, tid, offered: groups, until });
-        let request = Request {
-            tid,
-            dest_type: addr.kind() as u8,
-            dest: *addr.wire(),
-            src_type: source.kind() as u8,
-            src: *source.wire(),
-            groups,
-        };
+        let request = asks_for(tid, &addr, &source, groups);
         let payload = Box::new(Datagram::Request(request).emit());
         self.actions.push_back(Action::Send { ep, token: tid, av: Av::group(&first), qpn: MULTICAST_QPN, payload });
         self.count(Some(ep), Counter::AddrQuery);

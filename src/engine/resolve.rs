@@ -4,7 +4,7 @@ use ibacm_wire::PathRecord;
 use ibacm_wire::client::{
     Counter, ENTRY_LEN, EP_FLAG_SOURCE, Entry, HDR_LEN, Header, More, OP_ACK, PATH_FLAGS, Status, TYPE_PATH,
 };
-use ibacm_wire::datagram::{Datagram, Request};
+use ibacm_wire::datagram::{Datagram, Groups, Request};
 use ibacm_wire::sa::SaMad;
 
 use super::Engine;
@@ -34,6 +34,18 @@ pub(super) enum SaWho {
     Check { ep: EpId, dest: DestId, epoch: u16, asked: Time, refresh: bool },
     /// A provider, with the transaction id that it chose.
     Provider { token: MadToken, tid: u64 },
+}
+
+/// The multicast request for `dest`, of whoever has the address `source`.
+pub(super) fn asks_for(tid: u64, dest: &Addr, source: &Addr, groups: Groups) -> Request {
+    Request {
+        tid,
+        dest_type: dest.kind() as u8,
+        dest: *dest.wire(),
+        src_type: source.kind() as u8,
+        src: *source.wire(),
+        groups,
+    }
 }
 
 /// The header of a reply to a resolve request.
@@ -154,14 +166,7 @@ impl Engine {
                 self.fail(now, ep, dest, Status::Esrcaddr, "the endpoint has no address left");
                 continue;
             };
-            let request = Request {
-                tid,
-                dest_type: addr.kind() as u8,
-                dest: *addr.wire(),
-                src_type: source.kind() as u8,
-                src: *source.wire(),
-                groups: offered,
-            };
+            let request = asks_for(tid, &addr, &source, offered);
             let av = Av::group(&first);
             let payload = Box::new(Datagram::Request(request).emit());
             let qpn = ibacm_wire::datagram::MULTICAST_QPN;

@@ -11,10 +11,12 @@ use std::collections::BTreeSet;
 use std::fs::{self, File};
 use std::net::Ipv6Addr;
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Output, Stdio};
+use std::process::{Child, Command, Stdio};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, TryLockError, Weak};
 use std::time::{Duration, Instant};
 
+#[allow(unused_imports, reason = "likewise")]
+pub use fabric::programs::{PATIENCE, run, succeed, text};
 use fabric::subnet::unique_state;
 #[allow(unused_imports, reason = "likewise")]
 pub use fabric::subnet::wait_for;
@@ -22,9 +24,6 @@ use fabric::{Options, PortLine, Subnet};
 
 #[allow(unused_imports, reason = "likewise")]
 pub use client::{Client, Message};
-
-/// No step of a test takes longer.
-pub const PATIENCE: Duration = Duration::from_secs(20);
 
 /// How the names of groups for addresses start.
 pub const ADDRESS_GROUP: [u8; 4] = [0xff, 0x15, 0x40, 0x01];
@@ -356,29 +355,6 @@ impl Drop for Daemon {
             assert!(!self.said().contains("panicked"), "{}", self.said());
         }
     }
-}
-
-/// Runs a program to its end, which must come in time.
-pub fn run(command: &mut Command) -> Output {
-    let mut child = command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().expect("starts");
-    if wait_for(PATIENCE, || child.try_wait().expect("is a child")).is_none() {
-        let _ = child.kill();
-        let output = child.wait_with_output().expect("is a child");
-        panic!("{command:?} takes too long: {}", text(&output));
-    }
-    child.wait_with_output().expect("is a child")
-}
-
-/// Both outputs as text.
-pub fn text(output: &Output) -> String {
-    String::from_utf8_lossy(&output.stdout).into_owned() + &String::from_utf8_lossy(&output.stderr)
-}
-
-/// Runs a program that must succeed, and returns what it says.
-pub fn succeed(command: &mut Command) -> String {
-    let output = run(command);
-    assert!(output.status.success(), "{command:?}: {}: {}", output.status, text(&output));
-    text(&output)
 }
 
 /// A file for this test program alone.

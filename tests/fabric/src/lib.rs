@@ -11,6 +11,7 @@ pub mod kernel;
 pub mod managers;
 pub mod options;
 pub mod paths;
+pub mod programs;
 pub mod proto;
 pub mod subnet;
 pub mod switch;

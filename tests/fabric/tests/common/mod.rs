@@ -2,14 +2,12 @@
 #![allow(dead_code, reason = "each test program uses a part of it")]
 
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Output, Stdio};
-use std::time::Duration;
+use std::process::{Child, Command, Stdio};
 
+#[allow(unused_imports, reason = "likewise")]
+pub use fabric::programs::{PATIENCE, run, succeed, text};
 use fabric::subnet::{unique_state, wait_for};
 use fabric::{Options, Subnet};
-
-/// No program in these tests runs longer.
-pub const PATIENCE: Duration = Duration::from_secs(20);
 
 /// A subnet of this many hosts.
 pub fn subnet(hosts: usize) -> Subnet {
@@ -50,29 +48,6 @@ impl Drop for Running {
         let _ = self.0.kill();
         let _ = self.0.wait();
     }
-}
-
-/// Runs a program to its end, which must come in time.
-pub fn run(command: &mut Command) -> Output {
-    let mut child = command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().expect("starts");
-    if wait_for(PATIENCE, || child.try_wait().expect("is a child")).is_none() {
-        let _ = child.kill();
-        let output = child.wait_with_output().expect("is a child");
-        panic!("{command:?} takes too long: {}", text(&output));
-    }
-    child.wait_with_output().expect("is a child")
-}
-
-/// Both outputs as text.
-pub fn text(output: &Output) -> String {
-    String::from_utf8_lossy(&output.stdout).into_owned() + &String::from_utf8_lossy(&output.stderr)
-}
-
-/// Runs a program that must succeed, and returns what it says.
-pub fn succeed(command: &mut Command) -> String {
-    let output = run(command);
-    assert!(output.status.success(), "{command:?}: {}: {}", output.status, text(&output));
-    text(&output)
 }
 
 /// Starts the stock daemon on a host and waits until it serves and has joined its groups.
