@@ -20,8 +20,12 @@ fn take<T>(share: &mut usize, next: impl FnOnce() -> Option<T>) -> Option<T> {
 impl Engine {
     pub(super) fn deadline(&mut self) -> Time {
         let mut next = self.moved.deadline().min(self.asks.deadline()).min(self.tell_at);
-        for p in self.ports.iter().filter(|p| p.info.active) {
-            next = next.min(p.sa.next_deadline()).min(p.notices.deadline()).min(p.news.deadline());
+        for p in &self.ports {
+            // what was told is looked at whatever has become of the port
+            next = next.min(p.news.deadline());
+            if p.info.active {
+                next = next.min(p.sa.next_deadline()).min(p.notices.deadline());
+            }
         }
         for e in self.eps.iter_mut().filter(|e| e.up) {
             next = next.min(e.arp.next_deadline()).min(e.refreshes.deadline());

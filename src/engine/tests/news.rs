@@ -52,6 +52,20 @@ fn a_port_that_came_back_with_another_lid_is_found_there() {
 }
 
 #[test]
+fn what_was_told_before_the_port_went_down_is_looked_at_in_its_time() {
+    let mut net = subscribed(3, &Config { log_level: 1, route_prot: RouteProt::Acm, ..Config::default() });
+    know_all(&mut net);
+    let looks = |net: &Net| net.log.iter().filter(|(_, text)| text.contains("in doubt after notices")).count();
+    tell(&mut net, SM, &gone(1));
+    tell(&mut net, SM, &gone(2));
+    net.run(0);
+    assert_eq!(looks(&net), 1, "the second one is looked at later");
+    net.change_port(0, |p| p.active = false);
+    net.run(S);
+    assert_eq!(looks(&net), 2);
+}
+
+#[test]
 fn one_that_is_gone_stays_in_doubt_while_the_sa_is_silent() {
     let mut net = subscribed(2, &Config { timeout_ms: 100, retries: 0, ..Config::default() });
     know_all(&mut net);
