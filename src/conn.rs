@@ -166,6 +166,10 @@ impl Conn {
 
     /// The second half of a turn: writes the `replies` that the first one made. `taken` is what that gave back.
     pub fn answer(&mut self, taken: Result<usize, Reason>, replies: &[u8]) -> After {
+        // A late reply of which only a part was taken has doomed it meanwhile: nothing may follow that part.
+        if let Some(reason @ (Reason::Gone | Reason::Overflow)) = self.closing {
+            return self.closed(reason);
+        }
         match taken.and_then(|served| self.write_bytes(replies).map(|()| served)) {
             Ok(served) => self.settle(served > 0),
             Err(reason) => self.closed(reason),

@@ -45,6 +45,8 @@ impl Daemon {
                     let id = ClientId::new(client.0 as u32, (client.0 >> 32) as u32);
                     let status = reply.get(2).copied().unwrap_or_default();
                     log!(2, "client {}: answered, status {status}", id.index);
+                    // it may be among those that were read and not written to yet: the earlier one first
+                    self.answer_clients();
                     self.server.reply(id, &reply);
                     // what it was for has come
                     self.awake_until = self.now.plus(self.busy_poll);

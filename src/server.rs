@@ -178,7 +178,8 @@ impl Server {
         Ok(id)
     }
 
-    /// An event of a connection. What it is answered may wait until [`Server::answer_all`] is called.
+    /// An event of a connection, of which there is one until [`Server::answer_all`] is called: what it is answered may wait
+    /// for that.
     pub fn on_client(&mut self, id: ClientId, ready: Ready, now_us: u64, svc: &mut impl Service) {
         let Some(conn) = self.slots.get_mut(id) else { return };
         if ready.gone {
@@ -308,7 +309,9 @@ impl Server {
     /// Whether [`Server::run_pending`] has work: the loop must not sleep then.
     #[must_use]
     pub fn has_pending(&self) -> bool {
-        !self.again.is_empty() || (self.gate.is_open() && self.listeners.iter().any(|listener| listener.more))
+        !self.again.is_empty()
+            || !self.taken.is_empty()
+            || (self.gate.is_open() && self.listeners.iter().any(|listener| listener.more))
     }
 
     /// Goes on with what the bounds left over. To be called each turn of the loop.
@@ -394,7 +397,7 @@ impl Server {
     /// Whether everything that was taken is answered, and every reply written.
     #[must_use]
     pub fn is_quiet(&self) -> bool {
-        self.active == 0 && self.unwritten == 0 && self.again.is_empty()
+        self.active == 0 && self.unwritten == 0 && self.again.is_empty() && self.taken.is_empty()
     }
 
     /// Connections that are open.
@@ -423,3 +426,7 @@ pub(crate) mod tests;
 #[cfg(test)]
 #[path = "server_together_tests.rs"]
 mod together_tests;
+
+#[cfg(test)]
+#[path = "server_random_tests.rs"]
+mod random_tests;

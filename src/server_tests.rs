@@ -10,17 +10,17 @@ use super::*;
 /// Answers each request with its header, or as its first data byte says.
 #[derive(Default)]
 pub(crate) struct Echo {
-    pending: Vec<(ClientId, Vec<u8>)>,
+    pub(crate) pending: Vec<(ClientId, Vec<u8>)>,
     closed: Vec<ClientId>,
     served: usize,
 }
 
 /// In the first byte after the header: answer late.
-const LATE: u8 = 1;
+pub(crate) const LATE: u8 = 1;
 /// Break the protocol.
 pub(crate) const BREAK: u8 = 2;
 /// Answer with 64 KiB.
-const LARGE: u8 = 3;
+pub(crate) const LARGE: u8 = 3;
 /// Answer with 40 KiB.
 pub(crate) const MIDDLE: u8 = 4;
 
@@ -48,9 +48,9 @@ impl Service for Echo {
 
 /// The loop around a server, with a clock that the test sets.
 pub(crate) struct Bench {
-    poll: Poll,
+    pub(crate) poll: Poll,
     pub(crate) server: Server,
-    svc: Echo,
+    pub(crate) svc: Echo,
     pub(crate) now: u64,
 }
 

@@ -3,7 +3,7 @@
 use std::io::{Read, Write};
 use std::os::unix::net::UnixStream;
 
-use super::tests::{BREAK, Bench, MIDDLE, read_some, request, tids};
+use super::tests::{BREAK, Bench, LATE, MIDDLE, read_some, request, tids};
 use super::*;
 
 const READABLE: Ready = Ready { readable: true, writable: false, read_closed: false, gone: false };
@@ -93,4 +93,45 @@ fn who_breaks_the_protocol_is_closed_behind_its_earlier_replies_and_alone() {
     }
     assert_eq!(clients[1].0.read(&mut [0; 8]).unwrap(), 0);
     assert_eq!(bench.server.clients(), 2);
+}
+
+/// One that is between the halves of its turn when a late reply of more than the socket takes comes, and than may be kept.
+fn doomed(bench: &mut Bench) -> UnixStream {
+    let (mut client, id) = bench.client();
+    client.set_nonblocking(true).unwrap();
+    client.write_all(&[request(88, 1, LATE), request(88, 2, 0)].concat()).unwrap();
+    bench.event(id, READABLE);
+    bench.server.reply(id, &[9; 1_000_000]);
+    client
+}
+
+#[test]
+fn nothing_follows_a_part_of_a_late_reply() {
+    let mut bench = Bench::with(Limits { buffered: 100_000, ..Limits::default() });
+    let mut client = doomed(&mut bench);
+    let (mut all, mut part) = (0, vec![0; 1 << 20]);
+    while let Ok(count) = client.read(&mut part) {
+        all += count;
+    }
+    assert!(all > 0 && all < 1_000_000);
+    bench.answer_all();
+    assert_eq!(client.read(&mut part).unwrap(), 0, "the end, and nothing before it");
+}
+
+#[test]
+fn who_does_not_take_a_late_reply_is_closed_at_once() {
+    let mut bench = Bench::with(Limits { buffered: 100_000, ..Limits::default() });
+    let _client = doomed(&mut bench);
+    bench.settle();
+    assert_eq!((bench.server.clients(), bench.server.is_quiet()), (0, true));
+}
+
+#[test]
+fn nothing_is_over_while_somebody_is_to_be_answered() {
+    let mut bench = Bench::new();
+    let clients = asking(&mut bench, 1);
+    bench.event(clients[0].1, READABLE);
+    assert!(bench.server.has_pending() && !bench.server.is_quiet());
+    bench.settle();
+    assert!(bench.server.is_quiet());
 }
