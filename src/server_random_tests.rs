@@ -120,7 +120,7 @@ fn late(bench: &mut Bench, rng: &mut Rng, most: usize) {
 fn run(seed: u64) {
     let (mut bench, mut rng) = (Bench::new(), Rng(seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1));
     let mut clients: Vec<Client> = (0..=rng.below(90)).map(|n| Client::new(&mut bench, &mut rng, n)).collect();
-    let drain = if seed % 2 == 0 { 0 } else { 1 + rng.below(60) };
+    let drain = if seed.is_multiple_of(2) { 0 } else { 1 + rng.below(60) };
     let (mut before, mut idle) = (0, 0);
     for step in 1.. {
         assert!(step < 20_000, "no end");
