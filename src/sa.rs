@@ -227,7 +227,8 @@ impl<P> SaClient<P> {
 
     /// Whether it is time for a question that nobody waits for, though there are others.
     fn is_idle_due(&self, now: Time) -> bool {
-        self.since_idle >= IDLE_TURN && now >= self.idle_until && !self.open.values().any(|r| r.idle)
+        let due = self.since_idle >= IDLE_TURN && now >= self.idle_until && !self.idle.is_empty();
+        due && !self.open.values().any(|r| r.idle)
     }
 
     /// The oldest question that keeps others waiting: since when, and its transaction id.

@@ -312,6 +312,29 @@ fn what_nobody_waits_for_has_a_turn_now_and_then() {
 }
 
 #[test]
+fn what_nobody_waits_for_and_is_taken_back_has_no_turn() {
+    for taken_back in [|c: &mut SaClient<u32>| drop(c.drain()), |c: &mut SaClient<u32>| c.withdraw(|who| *who == 1001)]
+    {
+        let (mut c, mut rng) = client(1);
+        c.submit_idle(Time(0), 1000, question(250)).unwrap();
+        c.next_to_send(Time(0)).unwrap();
+        // waits for the first one's answer, while many others are asked
+        c.submit_idle(Time(0), 1001, question(251)).unwrap();
+        for n in 0..2 * u64::from(IDLE_TURN) {
+            c.submit(Time(n), A, 1, question(1)).unwrap();
+            let (_, mad) = c.next_to_send(Time(n)).unwrap();
+            assert_eq!(c.received(Time(n), 0, &answer(&mad, 0), &mut rng).unwrap().who, 1);
+        }
+        taken_back(&mut c);
+        let first: Vec<u32> = c.open.keys().copied().collect();
+        first.into_iter().for_each(|tid| drop(c.send_failed(tid)));
+        c.submit(Time(S), A, 2, question(2)).unwrap();
+        let (_, mad) = c.next_to_send(Time(S)).expect("its turn");
+        assert_eq!(c.received(Time(S), 0, &answer(&mad, 0), &mut rng).unwrap().who, 2);
+    }
+}
+
+#[test]
 fn a_question_of_peers_that_a_client_wants_too_stays_one() {
     let (mut c, mut rng) = client(1);
     c.submit_for_peers(Time(0), 1, question(1), 10).unwrap();
