@@ -327,7 +327,7 @@ fn what_nobody_waits_for_and_is_taken_back_has_no_turn() {
         }
         taken_back(&mut c);
         let first: Vec<u32> = c.open.keys().copied().collect();
-        first.into_iter().for_each(|tid| drop(c.send_failed(tid)));
+        first.into_iter().for_each(|tid| assert!(c.send_failed(tid).is_some()));
         c.submit(Time(S), A, 2, question(2)).unwrap();
         let (_, mad) = c.next_to_send(Time(S)).expect("its turn");
         assert_eq!(c.received(Time(S), 0, &answer(&mad, 0), &mut rng).unwrap().who, 2);

@@ -53,11 +53,10 @@ impl Program {
     }
 }
 
-/// Programs in an order that is another one each time.
-pub fn in_turn<const N: usize>(programs: [Program; N], turn: usize) -> [Program; N] {
-    let mut programs = programs;
-    programs.rotate_left(turn % N);
-    programs
+/// Things in an order that is another one each time.
+pub fn in_turn<T, const N: usize>(mut things: [T; N], turn: usize) -> [T; N] {
+    things.rotate_left(turn % N);
+    things
 }
 
 /// A process that serves. It ends with this value.

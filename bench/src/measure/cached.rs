@@ -95,19 +95,21 @@ pub fn throughput(lab: &Lab, args: &Args, report: &mut Report) -> Outcome<()> {
     for turn in 0..args.repeat {
         let all = All::start(lab)?;
         for (at, &count) in counts.iter().enumerate() {
+            // whose connections are made first has the kernel's memory that is nearest together
+            let programs = in_turn(Program::ALL, turn + at);
             let mut fleets = Vec::new();
-            for program in Program::ALL {
-                fleets.push((Fleet::connect(&all.get(program).socket, count)?, Flood::default()));
+            for program in programs {
+                fleets.push((program, Fleet::connect(&all.get(program).socket, count)?, Flood::default()));
             }
-            for slice in 0..SLICES {
-                for program in in_turn(Program::ALL, turn + slice as usize) {
-                    let (fleet, sum) = &mut fleets[program as usize];
-                    sum.add(flood(all.get(program), fleet, &question, args.span() / SLICES)?);
+            for slice in 0..SLICES as usize {
+                for place in in_turn([0, 1, 2], slice) {
+                    let (program, fleet, sum) = &mut fleets[place];
+                    sum.add(flood(all.get(*program), fleet, &question, args.span() / SLICES)?);
                 }
             }
-            for (program, (_, sum)) in Program::ALL.into_iter().zip(&fleets) {
-                rates[at].of(program).push(sum.rate());
-                costs[at].of(program).push(sum.cost());
+            for (program, _, sum) in &fleets {
+                rates[at].of(*program).push(sum.rate());
+                costs[at].of(*program).push(sum.cost());
             }
         }
     }
