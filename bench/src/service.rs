@@ -53,10 +53,11 @@ impl Program {
     }
 }
 
-/// Things in an order that is another one each time.
-pub fn in_turn<T, const N: usize>(mut things: [T; N], turn: usize) -> [T; N] {
-    things.rotate_left(turn % N);
-    things
+/// Programs in an order that is another one each time.
+pub fn in_turn<const N: usize>(programs: [Program; N], turn: usize) -> [Program; N] {
+    let mut programs = programs;
+    programs.rotate_left(turn % N);
+    programs
 }
 
 /// A process that serves. It ends with this value.

@@ -1,11 +1,12 @@
 //! How a look-up ends: whoever waits for it, and what they are told.
 
 use ibacm_wire::client::{More, Status, TYPE_PATH};
+use ibacm_wire::reply::resolve_reply;
 
 use super::Engine;
 use super::action::{Action, ClientId, EpId};
 use super::endpoint::{MAX_PEER_WAITERS, Pending, Waiter};
-use super::resolve::{SaWho, append_path_reply, reply_header};
+use super::resolve::{SaWho, append_path_reply};
 use crate::addr::Addr;
 use crate::cache::{DestId, State};
 use crate::time::Time;
@@ -38,7 +39,7 @@ impl Engine {
                     let mut reply = Vec::new();
                     match result {
                         Ok(()) => append_path_reply(&mut reply, tid, &path, source.as_deref()),
-                        Err(status) => reply.extend_from_slice(&reply_header(tid, status, 0)),
+                        Err(status) => reply.extend_from_slice(&resolve_reply(tid, status, 0)),
                     };
                     self.count_status(Some(ep), result.err().unwrap_or(Status::Success));
                     self.actions.push_back(Action::Reply { client, reply: reply.into() });

@@ -5,12 +5,13 @@ use ibacm_wire::client::{
     Counter, ENTRY_LEN, EP_CONFIG_LEN, EP_FLAG_SOURCE, Entry, HDR_LEN, Header, MAX_ADDRESS, MAX_PROV_NAME, MAX_REQUEST,
     OP_ACK, PERF_MORE, Status,
 };
+use ibacm_wire::reply::resolve_reply;
 
 use super::Engine;
 use super::action::{Action, ClientId, EpId, Reply};
 use super::plugged::Call;
 use super::request::Outcome;
-use super::resolve::{SaWho, reply_header};
+use super::resolve::SaWho;
 use crate::addr::Addr;
 use crate::sa::{Ask, SaError};
 use crate::time::Time;
@@ -96,7 +97,7 @@ impl Engine {
                 let status = error.client_status();
                 self.count_status(Some(q.ep), status);
                 self.log(1, || format!("a client's query failed: {error}"));
-                Reply::new(reply_header(q.header.tid, status, 0))
+                Reply::new(resolve_reply(q.header.tid, status, 0))
             }
         };
         self.actions.push_back(Action::Reply { client: q.client, reply: reply.as_bytes().into() });

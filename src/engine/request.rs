@@ -7,6 +7,7 @@ use ibacm_wire::client::{
     self, Counter, EP_FLAG_SOURCE, Entry, FLAG_NODELAY, FLAG_QUERY_SA, Header, OP_MASK, OP_RESOLVE, Status, TYPE_GID,
     TYPE_IP, TYPE_IP6, TYPE_LID, TYPE_NAME, TYPE_PATH,
 };
+use ibacm_wire::reply::resolve_reply;
 
 use super::Engine;
 use super::action::{ClientId, EpId};
@@ -15,7 +16,7 @@ use super::link_local::{Link, is_link_local};
 use super::local::same_partition;
 use super::plugged::Call;
 use super::ports::PortInfo;
-use super::resolve::{append_path_reply, reply_header};
+use super::resolve::append_path_reply;
 use crate::addr::Addr;
 use crate::cache::{DestId, Origin, State};
 use crate::keyed::SipKey;
@@ -124,7 +125,7 @@ impl Engine {
             Ok(o) => o,
             Err((ep, status)) => {
                 self.count_status(ep, status);
-                out.extend_from_slice(&reply_header(h.tid, status, 0));
+                out.extend_from_slice(&resolve_reply(h.tid, status, 0));
                 Outcome::Replied
             }
         }

@@ -1,10 +1,9 @@
 //! How a destination becomes a path: the steps of one resolution.
 
 use ibacm_wire::PathRecord;
-use ibacm_wire::client::{
-    Counter, ENTRY_LEN, EP_FLAG_SOURCE, Entry, HDR_LEN, Header, More, OP_ACK, PATH_FLAGS, Status, TYPE_PATH,
-};
+use ibacm_wire::client::{Counter, More, Status, TYPE_PATH};
 use ibacm_wire::datagram::{Datagram, Groups, Request};
+use ibacm_wire::reply::path_reply;
 use ibacm_wire::sa::SaMad;
 
 use super::Engine;
@@ -48,31 +47,11 @@ pub(super) fn asks_for(tid: u64, dest: &Addr, source: &Addr, groups: Groups) -> 
     }
 }
 
-/// The header of a reply to a resolve request.
-pub(super) fn reply_header(tid: [u8; 8], status: Status, entries: usize) -> [u8; 16] {
-    let h = Header {
-        version: ibacm_wire::client::VERSION,
-        opcode: ibacm_wire::client::OP_RESOLVE | OP_ACK,
-        status: status as u8,
-        data: [0; 3],
-        length: (ibacm_wire::client::HDR_LEN + entries * ibacm_wire::client::ENTRY_LEN) as u16,
-        tid,
-    };
-    h.emit()
-}
-
-/// A successful reply, built where it is sent from.
+/// Appends a successful reply.
 #[inline(always)]
 pub(super) fn append_path_reply(out: &mut Vec<u8>, tid: [u8; 8], path: &PathRecord, source: Option<&Addr>) {
-    let head = |flags, kind| Entry { flags, kind, info: [0; 64] }.emit();
-    out.reserve(HDR_LEN + 2 * ENTRY_LEN);
-    out.extend_from_slice(&reply_header(tid, Status::Success, 1 + usize::from(source.is_some())));
-    out.extend_from_slice(&head(PATH_FLAGS, TYPE_PATH)[..ENTRY_LEN - 64]);
-    out.extend_from_slice(&path.0);
-    if let Some(source) = source {
-        out.extend_from_slice(&head(EP_FLAG_SOURCE, source.kind())[..ENTRY_LEN - 64]);
-        out.extend_from_slice(source.wire());
-    }
+    let (reply, length) = path_reply(tid, path, source.map(|s| (s.kind(), s.wire())));
+    out.extend_from_slice(reply.get(..length).unwrap_or_default());
 }
 
 impl Engine {

@@ -15,6 +15,7 @@ mod field;
 mod gid;
 pub mod notice;
 pub mod path;
+pub mod reply;
 pub mod sa;
 
 pub use gid::Gid;

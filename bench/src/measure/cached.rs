@@ -95,21 +95,18 @@ pub fn throughput(lab: &Lab, args: &Args, report: &mut Report) -> Outcome<()> {
     for turn in 0..args.repeat {
         let all = All::start(lab)?;
         for (at, &count) in counts.iter().enumerate() {
-            // whose connections are made first has the kernel's memory that is nearest together
-            let programs = in_turn(Program::ALL, turn + at);
-            let mut fleets = Vec::new();
-            for program in programs {
-                fleets.push((program, Fleet::connect(&all.get(program).socket, count)?, Flood::default()));
-            }
-            for slice in 0..SLICES as usize {
-                for place in in_turn([0, 1, 2], slice) {
-                    let (program, fleet, sum) = &mut fleets[place];
-                    sum.add(flood(all.get(*program), fleet, &question, args.span() / SLICES)?);
+            let mut sums = [Flood::default(); 3];
+            for slice in 0..SLICES {
+                for program in in_turn(Program::ALL, turn + at + slice as usize) {
+                    // connected anew, as where the kernel's memory of a connection comes to lie is chance, too
+                    let mut fleet = Fleet::connect(&all.get(program).socket, count)?;
+                    let sum = &mut sums[program as usize];
+                    sum.add(flood(all.get(program), &mut fleet, &question, args.span() / SLICES)?);
                 }
             }
-            for (program, _, sum) in &fleets {
-                rates[at].of(*program).push(sum.rate());
-                costs[at].of(*program).push(sum.cost());
+            for (program, sum) in Program::ALL.into_iter().zip(sums) {
+                rates[at].of(program).push(sum.rate());
+                costs[at].of(program).push(sum.cost());
             }
         }
     }
