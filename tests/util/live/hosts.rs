@@ -174,18 +174,36 @@ pub fn sa_answers(lab: &Lab<'_>) {
     assert!(sa_is_there(lab, PATIENCE), "the subnet administrator does not answer");
 }
 
-/// Waits until the subnet manager of all ports is at such a LID. Managers that miss each other's messages find each
+/// Whether the subnet manager of all ports comes to be at such a LID. Managers that miss each other's messages find each
 /// other when they look at the subnet again.
-pub fn manager_is(lab: &Lab<'_>, wanted: impl Fn(u16) -> bool) {
+fn comes_to_be(lab: &Lab<'_>, wanted: impl Fn(u16) -> bool) -> bool {
     let there = || {
         let ports = lab.ports().ok()?;
         ports.iter().filter(|p| !p.gone && p.lid != 0).all(|p| wanted(p.sm_lid)).then_some(())
     };
-    for _ in 0..8 {
-        if wait_for(SOON, there).is_some() {
+    (0..5).any(|_| {
+        let found = wait_for(SOON, there).is_some();
+        if !found {
+            lab.manager("sweep").expect("the subnet answers");
+        }
+        found
+    })
+}
+
+/// Waits until the subnet manager of all ports is at this LID.
+pub fn manager_is(lab: &Lab<'_>, lid: u16) {
+    assert!(comes_to_be(lab, |at| at == lid), "no other manager takes over: {:?}", lab.ports());
+}
+
+/// Starts a second subnet manager, and waits until it is that of all ports, which now have the one at `first`. Where the
+/// two do not agree on that, which happens, it is started once more.
+pub fn second_manager_takes_over(lab: &Lab<'_>, first: u16) {
+    for _ in 0..3 {
+        lab.manager("second").expect("it starts");
+        if comes_to_be(lab, |at| at != first) {
             return;
         }
-        lab.manager("sweep").expect("the subnet answers");
+        lab.manager("second-stop").expect("it ends");
     }
     panic!("no other manager takes over: {:?}", lab.ports());
 }
