@@ -181,7 +181,7 @@ fn comes_to_be(lab: &Lab<'_>, wanted: impl Fn(u16) -> bool) -> bool {
         let ports = lab.ports().ok()?;
         ports.iter().filter(|p| !p.gone && p.lid != 0).all(|p| wanted(p.sm_lid)).then_some(())
     };
-    (0..5).any(|_| {
+    (0..8).any(|_| {
         let found = wait_for(SOON, there).is_some();
         if !found {
             lab.manager("sweep").expect("the subnet answers");
