@@ -292,8 +292,8 @@ impl Daemon {
         match parts.kind {
             kind::CLIENT => {
                 let id = ClientId::new(parts.index, parts.generation);
-                let mut svc = Requests { engine: &mut self.engine, sources: &mut self.sources, now: self.now };
-                self.server.on_client(id, ready, now, &mut svc);
+                let (server, mut svc) = self.clients();
+                server.on_client(id, ready, now, &mut svc);
                 if !self.engine.has_actions() {
                     return;
                 }
@@ -316,21 +316,27 @@ impl Daemon {
         self.do_actions();
     }
 
+    /// The clients, and what answers them.
+    fn clients(&mut self) -> (&mut Server, Requests<'_>) {
+        (&mut self.server, Requests { engine: &mut self.engine, sources: &mut self.sources, now: self.now })
+    }
+
     /// Writes what clients were answered.
     fn answer_clients(&mut self) {
-        let mut svc = Requests { engine: &mut self.engine, sources: &mut self.sources, now: self.now };
-        self.server.answer_all(self.now.0, &mut svc);
+        let now = self.now.0;
+        let (server, mut svc) = self.clients();
+        server.answer_all(now, &mut svc);
     }
 
     /// What happens once a turn, whatever the events.
     fn turn(&mut self) {
         let now = self.now;
-        let mut svc = Requests { engine: &mut self.engine, sources: &mut self.sources, now };
-        self.server.run_pending(now.0, &mut svc);
-        if self.server.next_deadline().is_some_and(|at| at <= now.0) {
-            self.server.on_time(now.0, &mut svc);
+        let (server, mut svc) = self.clients();
+        server.run_pending(now.0, &mut svc);
+        if server.next_deadline().is_some_and(|at| at <= now.0) {
+            server.on_time(now.0, &mut svc);
         }
-        if let Some(notice) = self.server.take_notice() {
+        if let Some(notice) = server.take_notice() {
             log!(0, "{notice}");
         }
         if let Some(r) = &mut self.rtnl {

@@ -3,7 +3,7 @@
 //! Numbers are in host byte order, GIDs, addresses and path records in network order. Every length is checked before
 //! it is used.
 
-use crate::netlink::{HEADER, bytes, first, padded, u16_at, u32_at};
+use crate::netlink::{ATTRIBUTE_HEADER, HEADER, bytes, first, first_attribute, padded, u32_at};
 use std::fmt;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::time::Duration;
@@ -35,8 +35,6 @@ const USE_ALL: u8 = 0;
 const USE_UNIDIRECTIONAL: u8 = 1;
 const USE_GMP: u8 = 2;
 
-/// Bytes of `struct nlattr`.
-const ATTRIBUTE_HEADER: usize = 4;
 /// Who does not know an attribute with this bit must refuse the question (`RDMA_NLA_F_MANDATORY`).
 const MANDATORY: u16 = 1 << 13;
 /// The type without that bit and netlink's own two.
@@ -115,14 +113,10 @@ impl<'a> Iterator for Attributes<'a> {
         if self.rest.is_empty() {
             return None;
         }
-        let length = u16_at(self.rest, 0).map(usize::from);
-        let value = length.and_then(|length| self.rest.get(ATTRIBUTE_HEADER..length));
-        let kind = u16_at(self.rest, 2);
-        self.rest = length.and_then(|length| self.rest.get(padded(length)..)).unwrap_or_default();
-        let Some((kind, value)) = kind.zip(value) else {
-            self.rest = &[];
+        let Some((kind, value, rest)) = first_attribute(std::mem::take(&mut self.rest)) else {
             return Some(Err(Malformed));
         };
+        self.rest = rest;
         Some(Ok(Attribute { kind: kind & ATTRIBUTE_TYPE, mandatory: kind & MANDATORY != 0, value }))
     }
 }

@@ -30,6 +30,17 @@ pub(crate) fn first(datagram: &[u8]) -> Option<(Frame<'_>, &[u8])> {
     Some((frame, datagram.get(padded(length)..).unwrap_or_default()))
 }
 
+/// Bytes of `struct nlattr`.
+pub(crate) const ATTRIBUTE_HEADER: usize = 4;
+
+/// The type (with its flags) and the value of the first attribute, and what follows it; `None` where it does not fit. The
+/// padding of the last one may be missing.
+pub(crate) fn first_attribute(attributes: &[u8]) -> Option<(u16, &[u8], &[u8])> {
+    let length = usize::from(u16_at(attributes, 0)?);
+    let value = attributes.get(ATTRIBUTE_HEADER..length)?;
+    Some((u16_at(attributes, 2)?, value, attributes.get(padded(length)..).unwrap_or_default()))
+}
+
 /// `N` bytes at an offset.
 pub(crate) fn bytes<const N: usize>(from: &[u8], at: usize) -> Option<[u8; N]> {
     from.get(at..at.checked_add(N)?)?.try_into().ok()

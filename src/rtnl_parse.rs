@@ -4,7 +4,7 @@
 //! used; what does not fit is [`Malformed`], what is not known is skipped. The layouts are those
 //! of `linux/netlink.h`, `linux/rtnetlink.h`, `linux/if_link.h`, `linux/if_addr.h` and `linux/neighbour.h`.
 
-use crate::netlink::{HEADER, bytes, first, padded, u16_at, u32_at};
+use crate::netlink::{HEADER, bytes, first, first_attribute, u16_at, u32_at};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 /// Hardware type of an InfiniBand interface (`ARPHRD_INFINIBAND`).
@@ -209,11 +209,9 @@ fn parse(kind: u16, body: &[u8]) -> Option<News> {
 /// Calls `each` with every attribute's type and content; `None` when one does not fit.
 fn attributes<'a>(mut rest: &'a [u8], mut each: impl FnMut(u16, &'a [u8])) -> Option<()> {
     while !rest.is_empty() {
-        let length = usize::from(u16_at(rest, 0)?);
-        let kind = u16_at(rest, 2)? & ATTRIBUTE_TYPE;
-        each(kind, rest.get(4..length)?);
-        // The padding of the last one may be missing.
-        rest = rest.get(padded(length)..).unwrap_or_default();
+        let (kind, value, others) = first_attribute(rest)?;
+        each(kind & ATTRIBUTE_TYPE, value);
+        rest = others;
     }
     Some(())
 }

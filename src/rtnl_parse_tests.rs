@@ -1,4 +1,5 @@
 use super::*;
+use crate::netlink::padded;
 
 /// A message with this header and body.
 pub(crate) fn message(kind: u16, flags: u16, sequence: u32, body: &[u8]) -> Vec<u8> {

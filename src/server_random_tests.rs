@@ -9,16 +9,10 @@ use mio::Events;
 
 use super::tests::{BREAK, Bench, LARGE, LATE, MIDDLE, request};
 use super::*;
+use crate::keyed::{Rng, SipKey};
 
-struct Rng(u64);
-
-impl Rng {
-    fn below(&mut self, n: usize) -> usize {
-        self.0 ^= self.0 << 13;
-        self.0 ^= self.0 >> 7;
-        self.0 ^= self.0 << 17;
-        (self.0 >> 20) as usize % n
-    }
+fn below(rng: &mut Rng, bound: usize) -> usize {
+    rng.below(bound as u64) as usize
 }
 
 struct Client {
@@ -36,19 +30,19 @@ impl Client {
         let (ours, theirs) = UnixStream::pair().unwrap();
         for socket in [&ours, &theirs] {
             socket.set_nonblocking(true).unwrap();
-            sock::set_int(socket.as_fd(), libc::SOL_SOCKET, libc::SO_SNDBUF, 1 << (10 + rng.below(8))).unwrap();
+            sock::set_int(socket.as_fd(), libc::SOL_SOCKET, libc::SO_SNDBUF, 1 << (10 + below(rng, 8))).unwrap();
         }
         bench.server.insert(ours.into()).unwrap();
-        let (mut to_send, mut requests, lates) = (Vec::new(), Vec::new(), [0, 40, 200][rng.below(3)]);
-        for tid in 0..rng.below(400) {
-            let kind = match rng.below(200) {
+        let (mut to_send, mut requests, lates) = (Vec::new(), Vec::new(), [0, 40, 200][below(rng, 3)]);
+        for tid in 0..below(rng, 400) {
+            let kind = match below(rng, 200) {
                 0 => LARGE,
                 1 | 2 => MIDDLE,
-                3 if rng.below(3) == 0 => BREAK,
+                3 if below(rng, 3) == 0 => BREAK,
                 n if n < 4 + lates => LATE,
                 _ => 0,
             };
-            let length = 17 + rng.below(4) / 3 * rng.below(576);
+            let length = 17 + below(rng, 4) / 3 * below(rng, 576);
             to_send.extend(request(length as u16, (number << 16 | tid) as u64, kind));
             requests.push((kind, to_send.len()));
             if kind == BREAK {
@@ -110,22 +104,22 @@ fn check_books(server: &mut Server) {
 }
 
 fn late(bench: &mut Bench, rng: &mut Rng, most: usize) {
-    for _ in 0..rng.below(most).min(bench.svc.pending.len()) {
-        let place = rng.below(bench.svc.pending.len());
+    for _ in 0..below(rng, most).min(bench.svc.pending.len()) {
+        let place = below(rng, bench.svc.pending.len());
         let (id, reply) = bench.svc.pending.swap_remove(place);
-        bench.server.reply(id, &[vec![7; rng.below(4) / 3 * rng.below(500)], reply].concat());
+        bench.server.reply(id, &[vec![7; below(rng, 4) / 3 * below(rng, 500)], reply].concat());
     }
 }
 
 fn run(seed: u64) {
-    let (mut bench, mut rng) = (Bench::new(), Rng(seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1));
-    let mut clients: Vec<Client> = (0..=rng.below(90)).map(|n| Client::new(&mut bench, &mut rng, n)).collect();
-    let drain = if seed.is_multiple_of(2) { 0 } else { 1 + rng.below(60) };
+    let (mut bench, mut rng) = (Bench::new(), Rng::new(SipKey(seed, 0)));
+    let mut clients: Vec<Client> = (0..=below(&mut rng, 90)).map(|n| Client::new(&mut bench, &mut rng, n)).collect();
+    let drain = if seed.is_multiple_of(2) { 0 } else { 1 + below(&mut rng, 60) };
     let (mut before, mut idle) = (0, 0);
     for step in 1.. {
         assert!(step < 20_000, "no end");
         let wild = step < 60 && (drain == 0 || step < drain);
-        let mut most = |size: usize| if step > 60 { size } else { rng.below(2) * rng.below(1 + size) };
+        let mut most = |size: usize| if step > 60 { size } else { below(&mut rng, 2) * below(&mut rng, 1 + size) };
         let after = clients.iter_mut().map(|c| c.go_on(most(1 << 16), most(1 << 17))).sum();
         let mut events = Events::with_capacity(256);
         bench.poll.poll(&mut events, Some(Duration::ZERO)).unwrap();
@@ -134,8 +128,8 @@ fn run(seed: u64) {
             bench.event(ClientId::new(parts.index, parts.generation), event.into());
             assert!(bench.server.taken.len() < TOGETHER && bench.server.out.len() < READ_BUFFER / 2);
             late(&mut bench, &mut rng, if wild { 6 } else { 2 });
-            let place = rng.below(clients.len());
-            match rng.below(60) {
+            let place = below(&mut rng, clients.len());
+            match below(&mut rng, 60) {
                 0 if wild => clients[place].socket = None,
                 1 => bench.answer_all(),
                 2 if wild => clients.push(Client::new(&mut bench, &mut rng, clients.len())),

@@ -211,7 +211,7 @@ mod tests {
                 queue.push_back((begun, now));
                 begun += 1;
             }
-            now += service / 2 + rng.next_u64() % service;
+            now += service / 2 + rng.below(service);
             let Some((host, sent)) = queue.pop_front() else { continue };
             let (w, asked) = &mut windows[host];
             w.answered(Time(now), Time(sent), true, 32);
