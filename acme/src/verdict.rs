@@ -116,6 +116,10 @@ pub fn judge(cached: &PathRecord, result: &Result<Path, Error>, lmc: u8) -> Verd
     if !elsewhere.is_empty() {
         return Verdict::Stale(elsewhere.join(", "));
     }
+    // What stays within the port passes no link.
+    if is_loopback(cached) {
+        return Verdict::Same;
+    }
     let speeds = speeds(cached, sa);
     let more = speeds.iter().any(|s| s.more);
     let words = speeds.into_iter().map(|s| s.words).collect::<Vec<_>>().join(", ");

@@ -86,6 +86,11 @@ fn what_is_no_fault() {
     let mut with_sl = own;
     with_sl.set_qos_sl(4);
     assert_eq!(judge(&own, &found(with_sl), 0), Verdict::Same);
+    for rate in [2, 11] {
+        let mut with_rate = own;
+        with_rate.set_rate(rate);
+        assert_eq!(judge(&own, &found(with_rate), 0), Verdict::Same, "no link is in the way");
+    }
 }
 
 #[test]

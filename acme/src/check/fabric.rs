@@ -85,11 +85,12 @@ pub struct Group {
     pub options: String,
 }
 
-/// Whether the record, with which the question for one port's membership was answered, is a full member's. OpenSM
-/// answers for members only, but blanks the port and how it joined.
+/// Whether the record, with which the question for one port's membership was answered, is a full member's. Who is a
+/// member joined in some way: none says that the subnet administrator does not tell it. OpenSM blanks it and the port,
+/// others leave what they were asked with.
 fn is_full_member(record: &McMember) -> bool {
     let join_state = record.scope_state & 0x0f;
-    join_state & FULL_MEMBER != 0 || join_state == 0 && record.port_gid.is_zero()
+    join_state & FULL_MEMBER != 0 || join_state == 0
 }
 
 /// What came of asking whether the port is a member of a group.
@@ -173,8 +174,8 @@ mod tests {
         };
         assert_eq!(with(0x51, Gid([1; 16])).level, Level::Ok);
         assert_eq!(with(0x52, Gid([1; 16])).level, Level::Failed);
-        assert_eq!(with(0x50, Gid([1; 16])).level, Level::Failed);
         assert_eq!(with(0x50, Gid::ZERO).level, Level::Ok, "as OpenSM blanks it");
+        assert_eq!(with(0x50, Gid([1; 16])).level, Level::Ok, "the question's port, and no word of how it joined");
         let absent = member(&group, &Err(SaError::Status(NO_RECORDS)));
         assert!(absent.level == Level::Failed && absent.found.contains("not a member"));
         // Right after a start nothing is to be done.
