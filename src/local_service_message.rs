@@ -3,7 +3,7 @@
 //! Numbers are in host byte order, GIDs, addresses and path records in network order. Every length is checked before
 //! it is used.
 
-use crate::netlink::{ATTRIBUTE_HEADER, HEADER, bytes, first, first_attribute, padded, u32_at};
+use crate::netlink::{self, ATTRIBUTE_HEADER, Frame, HEADER, bytes, frames, padded, u32_at};
 use std::fmt;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::time::Duration;
@@ -70,28 +70,11 @@ pub struct Message<'a> {
 
 /// The messages of one datagram, in order. After a header that contradicts itself nothing more can be found: one
 /// malformed message ends the iteration.
-#[derive(Clone, Debug)]
-pub struct Messages<'a> {
-    rest: &'a [u8],
-}
-
-/// Takes a datagram apart.
-#[must_use]
-pub fn messages(datagram: &[u8]) -> Messages<'_> {
-    Messages { rest: datagram }
-}
-
-impl<'a> Iterator for Messages<'a> {
-    type Item = Result<Message<'a>, Malformed>;
-
-    fn next(&mut self) -> Option<Self::Item> {
-        if self.rest.is_empty() {
-            return None;
-        }
-        let Some((frame, rest)) = first(std::mem::take(&mut self.rest)) else { return Some(Err(Malformed)) };
-        self.rest = rest;
-        Some(Ok(Message { kind: frame.kind, sequence: frame.sequence, payload: frame.payload }))
-    }
+pub fn messages(datagram: &[u8]) -> impl Iterator<Item = Result<Message<'_>, Malformed>> {
+    frames(datagram).map(|frame| {
+        let Frame { kind, sequence, payload, .. } = frame.ok_or(Malformed)?;
+        Ok(Message { kind, sequence, payload })
+    })
 }
 
 /// One attribute: its type, whether it must be understood, and its value.
@@ -101,29 +84,12 @@ struct Attribute<'a> {
     value: &'a [u8],
 }
 
-/// The attributes of a message; one that is cut off ends the iteration as [`Malformed`].
-struct Attributes<'a> {
-    rest: &'a [u8],
-}
-
-impl<'a> Iterator for Attributes<'a> {
-    type Item = Result<Attribute<'a>, Malformed>;
-
-    fn next(&mut self) -> Option<Self::Item> {
-        if self.rest.is_empty() {
-            return None;
-        }
-        let Some((kind, value, rest)) = first_attribute(std::mem::take(&mut self.rest)) else {
-            return Some(Err(Malformed));
-        };
-        self.rest = rest;
-        Some(Ok(Attribute { kind: kind & ATTRIBUTE_TYPE, mandatory: kind & MANDATORY != 0, value }))
-    }
-}
-
-/// The attributes after a family header of this many bytes.
-fn attributes(payload: &[u8], header: usize) -> Attributes<'_> {
-    Attributes { rest: payload.get(padded(header)..).unwrap_or_default() }
+/// The attributes after a family header of this many bytes; one that is cut off ends the iteration as [`Malformed`].
+fn attributes(payload: &[u8], header: usize) -> impl Iterator<Item = Result<Attribute<'_>, Malformed>> {
+    netlink::attributes(payload.get(padded(header)..).unwrap_or_default()).map(|attribute| {
+        let (kind, value) = attribute.ok_or(Malformed)?;
+        Ok(Attribute { kind: kind & ATTRIBUTE_TYPE, mandatory: kind & MANDATORY != 0, value })
+    })
 }
 
 /// The value of an attribute that has exactly this many bytes.

@@ -16,29 +16,46 @@ pub(crate) struct Frame<'a> {
     pub payload: &'a [u8],
 }
 
-/// The first message of a datagram, and what follows it; `None` where the header contradicts itself, after which nothing
-/// more can be found.
-pub(crate) fn first(datagram: &[u8]) -> Option<(Frame<'_>, &[u8])> {
-    let length = usize::try_from(u32_at(datagram, 0)?).ok()?;
-    let frame = Frame {
-        kind: u16_at(datagram, 4)?,
-        flags: u16_at(datagram, 6)?,
-        sequence: u32_at(datagram, 8)?,
-        port: u32_at(datagram, 12)?,
-        payload: datagram.get(HEADER..length)?,
-    };
-    Some((frame, datagram.get(padded(length)..).unwrap_or_default()))
+/// The messages of a datagram, in order. After a header that contradicts itself nothing more can be found: it is a `None`,
+/// and the last.
+pub(crate) fn frames(datagram: &[u8]) -> impl Iterator<Item = Option<Frame<'_>>> {
+    each(datagram, |rest| {
+        let length = usize::try_from(u32_at(rest, 0)?).ok()?;
+        let frame = Frame {
+            kind: u16_at(rest, 4)?,
+            flags: u16_at(rest, 6)?,
+            sequence: u32_at(rest, 8)?,
+            port: u32_at(rest, 12)?,
+            payload: rest.get(HEADER..length)?,
+        };
+        Some((frame, length))
+    })
 }
 
 /// Bytes of `struct nlattr`.
 pub(crate) const ATTRIBUTE_HEADER: usize = 4;
 
-/// The type (with its flags) and the value of the first attribute, and what follows it; `None` where it does not fit. The
-/// padding of the last one may be missing.
-pub(crate) fn first_attribute(attributes: &[u8]) -> Option<(u16, &[u8], &[u8])> {
-    let length = usize::from(u16_at(attributes, 0)?);
-    let value = attributes.get(ATTRIBUTE_HEADER..length)?;
-    Some((u16_at(attributes, 2)?, value, attributes.get(padded(length)..).unwrap_or_default()))
+/// The types (with their flags) and the values of attributes, in order; one that does not fit is a `None`, and the last.
+pub(crate) fn attributes(attributes: &[u8]) -> impl Iterator<Item = Option<(u16, &[u8])>> {
+    each(attributes, |rest| {
+        let length = usize::from(u16_at(rest, 0)?);
+        Some(((u16_at(rest, 2)?, rest.get(ATTRIBUTE_HEADER..length)?), length))
+    })
+}
+
+/// What stands one after the other, by what gives the first of it and its length. The padding of the last may be missing.
+fn each<'a, T>(mut rest: &'a [u8], first: impl Fn(&'a [u8]) -> Option<(T, usize)>) -> impl Iterator<Item = Option<T>> {
+    std::iter::from_fn(move || {
+        let all = std::mem::take(&mut rest);
+        if all.is_empty() {
+            return None;
+        }
+        let found = first(all);
+        if let Some((_, length)) = found {
+            rest = all.get(padded(length)..).unwrap_or_default();
+        }
+        Some(found.map(|(one, _)| one))
+    })
 }
 
 /// `N` bytes at an offset.

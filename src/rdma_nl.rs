@@ -6,7 +6,7 @@
 
 use std::collections::VecDeque;
 use std::io;
-use std::os::fd::{AsFd, AsRawFd, FromRawFd, OwnedFd};
+use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 use std::time::Duration;
 
 use mio::unix::SourceFd;
@@ -15,14 +15,16 @@ use mio::{Interest, Registry, Token};
 use crate::engine::ClientId;
 use crate::local_service::message::Answer;
 use crate::local_service::{self, LocalService, Resolver};
-use crate::rtnl_sock;
-use crate::sock::{self, retry, socklen};
+use crate::netlink_sock;
+use crate::sock;
 use crate::time::Time;
 
 /// The kernel's `NETLINK_RDMA`.
 const PROTOCOL: libc::c_int = 20;
-/// `RDMA_NL_GROUP_LS`.
+/// `RDMA_NL_GROUP_LS`: who answers the kernel.
 const GROUP: libc::c_int = 3;
+/// Its bit.
+const LISTENERS: u32 = 1 << (GROUP - 1);
 /// Room for a burst of questions while the loop is busy: as many as may be open.
 const RECEIVE_BUFFER: i32 = 4 * 1024 * 1024;
 /// Datagrams that one call reads.
@@ -65,20 +67,7 @@ impl RdmaNl {
     /// # Errors
     /// The system's; EPROTONOSUPPORT where the kernel has no RDMA.
     pub fn open() -> io::Result<RdmaNl> {
-        let kind = libc::SOCK_RAW | libc::SOCK_NONBLOCK | libc::SOCK_CLOEXEC;
-        // SAFETY: no memory is passed.
-        let raw = unsafe { libc::socket(libc::AF_NETLINK, kind, PROTOCOL) };
-        if raw < 0 {
-            return Err(io::Error::last_os_error());
-        }
-        // SAFETY: the kernel has just made this descriptor for us and nobody else has its number.
-        let fd = unsafe { OwnedFd::from_raw_fd(raw) };
-        let addr = group();
-        let size = socklen::<libc::sockaddr_nl>();
-        // SAFETY: the pointer is to a live sockaddr_nl and the length says so.
-        if unsafe { libc::bind(fd.as_raw_fd(), (&raw const addr).cast(), size) } < 0 {
-            return Err(io::Error::last_os_error());
-        }
+        let fd = netlink_sock::open(PROTOCOL, LISTENERS)?;
         RdmaNl::new(fd)
     }
 
@@ -104,16 +93,12 @@ impl RdmaNl {
     }
 
     fn new(fd: OwnedFd) -> io::Result<RdmaNl> {
-        let level = libc::SOL_SOCKET;
-        // above the system's limit where that is allowed, else up to it
-        if sock::set_int(fd.as_fd(), level, libc::SO_RCVBUFFORCE, RECEIVE_BUFFER).is_err() {
-            sock::set_int(fd.as_fd(), level, libc::SO_RCVBUF, RECEIVE_BUFFER)?;
-        }
+        netlink_sock::make_room(&fd, RECEIVE_BUFFER)?;
         // Of an inherited socket: whoever made it may have left that to us.
         sock::set_int(fd.as_fd(), libc::SOL_NETLINK, libc::NETLINK_ADD_MEMBERSHIP, GROUP)?;
         // A kernel whose question finds no room is told so, and asks the subnet administrator without waiting for us.
         sock::set_int(fd.as_fd(), libc::SOL_NETLINK, libc::NETLINK_BROADCAST_ERROR, 1)?;
-        let service = LocalService::new(rtnl_sock::port(&fd)?);
+        let service = LocalService::new(netlink_sock::port(&fd)?);
         Ok(RdmaNl {
             fd,
             service,
@@ -157,7 +142,7 @@ impl RdmaNl {
 
     /// Reads one datagram; false if there was none.
     fn read_one(&mut self, now: Time, resolver: &mut dyn Resolver) -> bool {
-        let received = match rtnl_sock::receive(&self.fd, &mut self.buffer) {
+        let received = match netlink_sock::receive(&self.fd, &mut self.buffer) {
             Ok(received) => received,
             Err(e) if e.kind() == io::ErrorKind::WouldBlock => return false,
             Err(e) if e.raw_os_error() == Some(libc::ENOBUFS) => {
@@ -184,7 +169,7 @@ impl RdmaNl {
         let RdmaNl { fd, service, outbox, .. } = self;
         let before = service.counters().malformed;
         service.received(now, datagram, resolver, &mut |answer| {
-            outbox.push(now, answer, &mut |bytes| send_to_group(fd, bytes));
+            outbox.push(now, answer, &mut |bytes| netlink_sock::send(fd, LISTENERS, bytes));
         });
         let malformed = service.counters().malformed - before;
         self.buffer = buffer;
@@ -236,12 +221,12 @@ impl RdmaNl {
 
     fn send(&mut self, now: Time, answer: Answer) {
         let fd = &self.fd;
-        self.outbox.push(now, answer, &mut |bytes| send_to_group(fd, bytes));
+        self.outbox.push(now, answer, &mut |bytes| netlink_sock::send(fd, LISTENERS, bytes));
     }
 
     fn flush(&mut self, now: Time) {
         let fd = &self.fd;
-        self.outbox.flush(now, &mut |bytes| send_to_group(fd, bytes));
+        self.outbox.flush(now, &mut |bytes| netlink_sock::send(fd, LISTENERS, bytes));
     }
 }
 
@@ -298,34 +283,6 @@ impl Outbox {
         crate::log_limited!(0, "the kernel does not take an answer: {e}");
         true
     }
-}
-
-/// The group's address; whoever binds to it gets a port id from the kernel.
-fn group() -> libc::sockaddr_nl {
-    // SAFETY: all-zero bytes are a valid sockaddr_nl.
-    let mut addr: libc::sockaddr_nl = unsafe { std::mem::zeroed() };
-    addr.nl_family = libc::AF_NETLINK as libc::sa_family_t;
-    addr.nl_groups = 1 << (GROUP - 1);
-    addr
-}
-
-fn send_to_group(fd: &OwnedFd, message: &[u8]) -> io::Result<()> {
-    let addr = group();
-    let size = socklen::<libc::sockaddr_nl>();
-    retry(|| {
-        // SAFETY: message is readable for its length, addr is a live sockaddr_nl of that size.
-        let sent = unsafe {
-            libc::sendto(
-                fd.as_raw_fd(),
-                message.as_ptr().cast(),
-                message.len(),
-                libc::MSG_DONTWAIT | libc::MSG_NOSIGNAL,
-                (&raw const addr).cast(),
-                size,
-            )
-        };
-        if sent < 0 { Err(io::Error::last_os_error()) } else { Ok(()) }
-    })
 }
 
 #[cfg(test)]

@@ -1,11 +1,13 @@
 #![allow(unsafe_code)] // system calls; one call per block
 
+use std::os::fd::FromRawFd;
 use std::os::unix::net::UnixStream;
 
 use super::*;
 use crate::engine::Outcome;
 use crate::local_service::message::Question;
 use crate::local_service::message::tests::{RESOLVE, message};
+use crate::sock::socklen;
 
 struct Nobody;
 
@@ -23,7 +25,7 @@ fn user_socket() -> OwnedFd {
     assert!(raw >= 0, "{}", io::Error::last_os_error());
     // SAFETY: the kernel has just made this descriptor for us and nobody else has its number.
     let fd = unsafe { OwnedFd::from_raw_fd(raw) };
-    let addr = group();
+    let addr = netlink_sock::address(LISTENERS);
     let size = socklen::<libc::sockaddr_nl>();
     // SAFETY: the pointer is to a live sockaddr_nl and the length says so.
     let bound = unsafe { libc::bind(fd.as_raw_fd(), (&raw const addr).cast(), size) };
@@ -46,7 +48,7 @@ fn an_adopted_socket_is_read_without_waiting_and_others_are_not_believed() {
     // there is no kernel socket behind the group: the message went out all the same
     let count = DATAGRAMS_PER_TURN + 3;
     for n in 0..count {
-        let sent = send_to_group(&other, &message(RESOLVE, n as u32, &[]));
+        let sent = netlink_sock::send(&other, LISTENERS, &message(RESOLVE, n as u32, &[]));
         assert_eq!(sent.unwrap_err().raw_os_error(), Some(libc::ECONNREFUSED));
     }
     assert!(adopted.has_pending(), "something may have waited in it");
@@ -58,7 +60,7 @@ fn an_adopted_socket_is_read_without_waiting_and_others_are_not_believed() {
     assert_eq!((adopted.counters(), adopted.next_deadline()), (wanted, Time::NEVER));
     adopted.close();
     let mut into = [0; 64];
-    let silent = rtnl_sock::receive(&other, &mut into).unwrap_err();
+    let silent = netlink_sock::receive(&other, &mut into).unwrap_err();
     assert_eq!(silent.kind(), io::ErrorKind::WouldBlock, "nobody was answered");
 }
 

@@ -17,8 +17,8 @@ use std::path::{Path, PathBuf};
 use mio::unix::SourceFd;
 use mio::{Interest, Registry, Token};
 
+use crate::netlink_sock;
 use crate::rtnl_parse::{self, Dump, Message, News};
-use crate::rtnl_sock;
 use crate::rtnl_table::{Sysfs, Table};
 pub use crate::rtnl_table::{SystemAddr, parse_hardware, parse_pkey};
 
@@ -115,8 +115,8 @@ impl Rtnl {
     /// # Errors
     /// The socket cannot be opened or used, or the kernel is too slow.
     pub fn open(sysfs: &Path, now_us: u64) -> Result<Rtnl, RtnlError> {
-        let fd = rtnl_sock::open().map_err(|error| RtnlError::Io("open a socket", error))?;
-        let port = rtnl_sock::port(&fd).map_err(|error| RtnlError::Io("name a socket", error))?;
+        let fd = netlink_sock::open_route().map_err(|error| RtnlError::Io("open a socket", error))?;
+        let port = netlink_sock::port(&fd).map_err(|error| RtnlError::Io("name a socket", error))?;
         let mut rtnl = Rtnl {
             fd,
             port,
@@ -148,7 +148,8 @@ impl Rtnl {
             }
             if !rtnl.read_one(now_us) {
                 waits += 1;
-                rtnl_sock::wait(&rtnl.fd, OPEN_WAIT_MS).map_err(|error| RtnlError::Io("wait for an answer", error))?;
+                netlink_sock::wait(&rtnl.fd, OPEN_WAIT_MS)
+                    .map_err(|error| RtnlError::Io("wait for an answer", error))?;
             }
             if waits > OPEN_WAITS {
                 break;
@@ -280,7 +281,7 @@ impl Rtnl {
         self.sequence = self.sequence.wrapping_add(1).max(1);
         let sequence = self.sequence;
         self.running = None;
-        match rtnl_sock::send(&self.fd, &rtnl_parse::dump_request(what, sequence)) {
+        match netlink_sock::send(&self.fd, 0, &rtnl_parse::dump_request(what, sequence)) {
             Ok(()) => {
                 let ends_us = now_us.saturating_add(DUMP_LASTS_US);
                 self.running = Some(Running { what, sequence, begun: false, interrupted: false, ends_us });
@@ -297,7 +298,7 @@ impl Rtnl {
 
     /// Reads one datagram; false if there was none.
     fn read_one(&mut self, now_us: u64) -> bool {
-        let received = match rtnl_sock::receive(&self.fd, &mut self.buffer) {
+        let received = match netlink_sock::receive(&self.fd, &mut self.buffer) {
             Ok(received) => received,
             Err(error) if error.kind() == io::ErrorKind::WouldBlock => return false,
             Err(error) if error.raw_os_error() == Some(libc::ENOBUFS) => {

@@ -17,7 +17,7 @@ use mio::{Interest, Registry, Token};
 
 use crate::neighbours::{Entry, Table};
 use crate::rtnl_parse::{self, Neighbour, News};
-use crate::{log, log_limited, rtnl_sock};
+use crate::{log, log_limited, netlink_sock};
 
 /// The kernel's group for neighbours.
 const RTNLGRP_NEIGH: libc::c_int = 3;
@@ -54,11 +54,11 @@ impl KernelTable {
         }
         let fd = match &mut self.fd {
             Some(fd) => fd,
-            none => none.insert(rtnl_sock::open_for(&[])?),
+            none => none.insert(netlink_sock::open_route_for(&[])?),
         };
-        rtnl_sock::send(fd, &request(sequence))?;
+        netlink_sock::send(fd, 0, &request(sequence))?;
         for _ in 0..LEFTOVERS {
-            let received = rtnl_sock::receive(fd, &mut self.buffer)?;
+            let received = netlink_sock::receive(fd, &mut self.buffer)?;
             let datagram = self.buffer.get(..received.length).unwrap_or_default();
             if !received.from_kernel {
                 continue;
@@ -156,7 +156,7 @@ impl NeighbourEvents {
     /// There is no such socket to be had, or it cannot be watched.
     pub fn listen(&mut self, registry: &Registry, token: Token) -> io::Result<()> {
         if self.fd.is_none() {
-            let fd = rtnl_sock::open_for(&[RTNLGRP_NEIGH])?;
+            let fd = netlink_sock::open_route_for(&[RTNLGRP_NEIGH])?;
             registry.register(&mut SourceFd(&fd.as_raw_fd()), token, Interest::READABLE)?;
             self.fd = Some(fd);
             if self.buffer.is_empty() {
@@ -172,7 +172,7 @@ impl NeighbourEvents {
     pub fn read(&mut self, mut each: impl FnMut(&Neighbour, Entry)) -> bool {
         let Some(fd) = &self.fd else { return false };
         for _ in 0..DATAGRAMS_PER_TURN {
-            let received = match rtnl_sock::receive(fd, &mut self.buffer) {
+            let received = match netlink_sock::receive(fd, &mut self.buffer) {
                 Ok(received) => received,
                 Err(e) if e.kind() == io::ErrorKind::WouldBlock => return false,
                 Err(e) if e.raw_os_error() == Some(libc::ENOBUFS) => {

@@ -4,7 +4,7 @@
 //! used; what does not fit is [`Malformed`], what is not known is skipped. The layouts are those
 //! of `linux/netlink.h`, `linux/rtnetlink.h`, `linux/if_link.h`, `linux/if_addr.h` and `linux/neighbour.h`.
 
-use crate::netlink::{HEADER, bytes, first, first_attribute, u16_at, u32_at};
+use crate::netlink::{self, HEADER, bytes, frames, u16_at, u32_at};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 /// Hardware type of an InfiniBand interface (`ARPHRD_INFINIBAND`).
@@ -150,37 +150,18 @@ pub struct Message {
     pub news: Result<News, Malformed>,
 }
 
-/// The messages of one datagram, in order. After a header that contradicts itself nothing more
-/// can be found: one malformed message ends the iteration.
-#[derive(Clone, Debug)]
-pub struct Messages<'a> {
-    rest: &'a [u8],
-}
-
-/// Takes a datagram apart.
-#[must_use]
-pub fn messages(datagram: &[u8]) -> Messages<'_> {
-    Messages { rest: datagram }
-}
-
-impl Iterator for Messages<'_> {
-    type Item = Message;
-
-    fn next(&mut self) -> Option<Message> {
-        if self.rest.is_empty() {
-            return None;
-        }
-        let Some((frame, rest)) = first(std::mem::take(&mut self.rest)) else {
-            return Some(Message { sequence: 0, port: 0, interrupted: false, news: Err(Malformed) });
-        };
-        self.rest = rest;
-        Some(Message {
+/// The messages of one datagram, in order. After a header that contradicts itself nothing more can be found: one
+/// malformed message ends the iteration.
+pub fn messages(datagram: &[u8]) -> impl Iterator<Item = Message> {
+    frames(datagram).map(|frame| match frame {
+        Some(frame) => Message {
             sequence: frame.sequence,
             port: frame.port,
             interrupted: frame.flags & NLM_F_DUMP_INTR != 0,
             news: parse(frame.kind, frame.payload).ok_or(Malformed),
-        })
-    }
+        },
+        None => Message { sequence: 0, port: 0, interrupted: false, news: Err(Malformed) },
+    })
 }
 
 /// What a message of this type says; `None` when its body contradicts itself.
@@ -207,11 +188,10 @@ fn parse(kind: u16, body: &[u8]) -> Option<News> {
 }
 
 /// Calls `each` with every attribute's type and content; `None` when one does not fit.
-fn attributes<'a>(mut rest: &'a [u8], mut each: impl FnMut(u16, &'a [u8])) -> Option<()> {
-    while !rest.is_empty() {
-        let (kind, value, others) = first_attribute(rest)?;
+fn attributes<'a>(rest: &'a [u8], mut each: impl FnMut(u16, &'a [u8])) -> Option<()> {
+    for attribute in netlink::attributes(rest) {
+        let (kind, value) = attribute?;
         each(kind & ATTRIBUTE_TYPE, value);
-        rest = others;
     }
     Some(())
 }

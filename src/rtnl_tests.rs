@@ -88,7 +88,7 @@ fn until(rtnl: &mut Rtnl, what: &str, wanted: impl Fn(&[SystemAddr]) -> bool) {
             return;
         }
         assert!(start.elapsed() < Duration::from_secs(5), "{what}: {all:?}");
-        rtnl_sock::wait(&rtnl.fd, 10).unwrap();
+        netlink_sock::wait(&rtnl.fd, 10).unwrap();
     }
 }
 

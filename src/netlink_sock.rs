@@ -1,4 +1,4 @@
-//! A netlink socket for NETLINK_ROUTE: system calls only.
+//! Netlink sockets: system calls only.
 #![allow(unsafe_code)] // system calls; one call per block
 
 use std::io;
@@ -30,32 +30,34 @@ pub(crate) struct Received {
     pub from_kernel: bool,
 }
 
-/// Opens a non-blocking socket that hears all the groups of [`GROUPS`].
-pub(crate) fn open() -> io::Result<OwnedFd> {
-    open_for(&GROUPS)
-}
-
-/// Opens a non-blocking socket that hears these groups.
-pub(crate) fn open_for(groups: &[libc::c_int]) -> io::Result<OwnedFd> {
+/// Opens a non-blocking socket of a protocol, bound to these groups, one bit each.
+pub(crate) fn open(protocol: libc::c_int, groups: u32) -> io::Result<OwnedFd> {
     let kind = libc::SOCK_RAW | libc::SOCK_NONBLOCK | libc::SOCK_CLOEXEC;
     // SAFETY: no memory is passed.
-    let raw = unsafe { libc::socket(libc::AF_NETLINK, kind, libc::NETLINK_ROUTE) };
+    let raw = unsafe { libc::socket(libc::AF_NETLINK, kind, protocol) };
     if raw < 0 {
         return Err(io::Error::last_os_error());
     }
     // SAFETY: the kernel has just made this descriptor for us and nobody else has its number.
     let fd = unsafe { OwnedFd::from_raw_fd(raw) };
-    // Above the system's limit where that is allowed, else up to it.
-    let level = libc::SOL_SOCKET;
-    if sock::set_int(fd.as_fd(), level, libc::SO_RCVBUFFORCE, RECEIVE_BUFFER).is_err() {
-        sock::set_int(fd.as_fd(), level, libc::SO_RCVBUF, RECEIVE_BUFFER)?;
-    }
-    let addr = kernel();
+    let addr = address(groups);
     let size = socklen::<libc::sockaddr_nl>();
     // SAFETY: the pointer is to a live sockaddr_nl and the length says so.
     if unsafe { libc::bind(fd.as_raw_fd(), (&raw const addr).cast(), size) } < 0 {
         return Err(io::Error::last_os_error());
     }
+    Ok(fd)
+}
+
+/// Opens a non-blocking socket of NETLINK_ROUTE that hears all the groups of [`GROUPS`].
+pub(crate) fn open_route() -> io::Result<OwnedFd> {
+    open_route_for(&GROUPS)
+}
+
+/// Opens a non-blocking socket of NETLINK_ROUTE that hears these groups.
+pub(crate) fn open_route_for(groups: &[libc::c_int]) -> io::Result<OwnedFd> {
+    let fd = open(libc::NETLINK_ROUTE, 0)?;
+    make_room(&fd, RECEIVE_BUFFER)?;
     for &group in groups {
         let name = libc::NETLINK_ADD_MEMBERSHIP;
         match sock::set_int(fd.as_fd(), libc::SOL_NETLINK, name, group) {
@@ -68,17 +70,24 @@ pub(crate) fn open_for(groups: &[libc::c_int]) -> io::Result<OwnedFd> {
     Ok(fd)
 }
 
-/// The kernel's address, which is also the one that means "choose one" in a bind.
-fn kernel() -> libc::sockaddr_nl {
+/// Makes room for so many bytes of messages: above the system's limit where that is allowed, else up to it.
+pub(crate) fn make_room(fd: &OwnedFd, bytes: i32) -> io::Result<()> {
+    let set = |name| sock::set_int(fd.as_fd(), libc::SOL_SOCKET, name, bytes);
+    set(libc::SO_RCVBUFFORCE).or_else(|_| set(libc::SO_RCVBUF))
+}
+
+/// The address of who hears these groups, one bit each; without any the kernel's, and in a bind "choose one".
+pub(crate) fn address(groups: u32) -> libc::sockaddr_nl {
     // SAFETY: all-zero bytes are a valid sockaddr_nl.
     let mut addr: libc::sockaddr_nl = unsafe { std::mem::zeroed() };
     addr.nl_family = libc::AF_NETLINK as libc::sa_family_t;
+    addr.nl_groups = groups;
     addr
 }
 
 /// The socket's port, by which answers to its requests are known.
 pub(crate) fn port(fd: &OwnedFd) -> io::Result<u32> {
-    let mut addr = kernel();
+    let mut addr = address(0);
     let mut size = socklen::<libc::sockaddr_nl>();
     // SAFETY: addr and size are live and size says how large addr is.
     if unsafe { libc::getsockname(fd.as_raw_fd(), (&raw mut addr).cast(), &raw mut size) } < 0 {
@@ -87,18 +96,18 @@ pub(crate) fn port(fd: &OwnedFd) -> io::Result<u32> {
     Ok(addr.nl_pid)
 }
 
-/// Sends a request to the kernel.
-pub(crate) fn send(fd: &OwnedFd, request: &[u8]) -> io::Result<()> {
-    let addr = kernel();
+/// Sends a message to these groups, one bit each, or without any to the kernel; does not wait for room.
+pub(crate) fn send(fd: &OwnedFd, groups: u32, message: &[u8]) -> io::Result<()> {
+    let addr = address(groups);
     let size = socklen::<libc::sockaddr_nl>();
     retry(|| {
-        // SAFETY: request is readable for its length, addr is a live sockaddr_nl of that size.
+        // SAFETY: message is readable for its length, addr is a live sockaddr_nl of that size.
         let sent = unsafe {
             libc::sendto(
                 fd.as_raw_fd(),
-                request.as_ptr().cast(),
-                request.len(),
-                libc::MSG_NOSIGNAL,
+                message.as_ptr().cast(),
+                message.len(),
+                libc::MSG_DONTWAIT | libc::MSG_NOSIGNAL,
                 (&raw const addr).cast(),
                 size,
             )
@@ -109,7 +118,7 @@ pub(crate) fn send(fd: &OwnedFd, request: &[u8]) -> io::Result<()> {
 
 /// Receives one datagram without waiting.
 pub(crate) fn receive(fd: &OwnedFd, into: &mut [u8]) -> io::Result<Received> {
-    let mut addr = kernel();
+    let mut addr = address(0);
     let mut size = socklen::<libc::sockaddr_nl>();
     let length = retry(|| {
         // SAFETY: into is writable for its length; addr and size are live and size says how
