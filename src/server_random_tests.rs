@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use mio::Events;
 
-use super::tests::{BREAK, Bench, LARGE, LATE, MIDDLE, request};
+use super::tests::{BREAK, Bench, LARGE, LATE, MIDDLE, leave, request};
 use super::*;
 use crate::keyed::{Rng, SipKey};
 
@@ -130,7 +130,7 @@ fn run(seed: u64) {
             late(&mut bench, &mut rng, if wild { 6 } else { 2 });
             let place = below(&mut rng, clients.len());
             match below(&mut rng, 60) {
-                0 if wild => clients[place].socket = None,
+                0 if wild => clients[place].socket.take().into_iter().for_each(leave),
                 1 => bench.answer_all(),
                 2 if wild => clients.push(Client::new(&mut bench, &mut rng, clients.len())),
                 _ => {}

@@ -150,7 +150,7 @@ fn limited_and_full_members_of_one_partition() {
         }
     }
     let used = [0x8005, 0x0006, 0x0007];
-    let _daemons = ["H1", "H2"].map(|host| named(&lab, host, &used, "timeout 100\nretries 0\n"));
+    let _daemons = ["H1", "H2"].map(|host| named(&lab, host, &used, "timeout 1000\nretries 0\n"));
     let (here, there) = (ports(&lab, "H1"), ports(&lab, "H2"));
     let mut client = Client::connect(&lab, "H1");
     // With both in the table the port is a full member, whatever comes first and whatever the address file says.
@@ -174,7 +174,7 @@ fn ports_that_are_limited_members_of_the_default_partition_alone() {
     for port in ports(&lab, "H1") {
         lab.inject(&format!("port H1 dev={} port={} pkeys=0x7fff", port.device, port.port)).unwrap();
     }
-    let options = "timeout 100\nretries 0\n";
+    let options = "timeout 1000\nretries 0\n";
     let _full = lab.ours("H2", options);
     let limited = lab.ours("H1", options);
     let (here, there) = (ports(&lab, "H1"), ports(&lab, "H2"));
@@ -214,7 +214,7 @@ fn two_subnets_with_prefixes_of_their_own() {
             assert!(follows.is_some(), "{host} {interface}");
         }
     }
-    let _daemons = ["H1", "H2"].map(|host| lab.ours(host, "timeout 300\nretries 1\n"));
+    let _daemons = ["H1", "H2"].map(|host| lab.ours(host, "timeout 1000\nretries 1\n"));
     let (here, there) = (ports(&lab, "H1"), ports(&lab, "H2"));
     assert_eq!(here[2].gid[..8], [0xfe, 0xc0, 0, 0, 0, 0, 0, 7]);
     let mut client = Client::connect(&lab, "H1");

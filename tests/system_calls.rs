@@ -27,17 +27,26 @@ fn rests(daemon: &Daemon, client: &mut Client) {
 /// How the stand-in's message begins that tells of receives.
 const POSTED: &str = r#"iov_base="\22\0"#;
 
-/// `turns` times a read of a client, a write to it and a wait, and nothing else at all.
+/// How often what is wrong is counted again: now and then the service looks for new devices, and that takes calls of its own.
+const TRIES: usize = 3;
+
+/// Fails if what is counted is wrong each time. The number of the time is given.
 #[track_caller]
-fn assert_three_each(what: &str, mut calls: Calls, turns: usize) {
+fn at_last(look: impl FnMut(usize) -> Result<(), String>) {
+    let wrong: Vec<String> = (0..TRIES).map(look).map_while(Result::err).collect();
+    assert!(wrong.len() < TRIES, "{wrong:#?}");
+}
+
+/// `turns` times a read of a client, a write to it and a wait, and nothing else at all.
+fn three_each(what: &str, mut calls: Calls, turns: usize) -> Result<(), String> {
     println!("{what}: {calls:?}");
-    let counted = calls.clone();
-    assert_eq!((calls.take("recvfrom", ""), calls.take("sendto", "")), (turns, turns), "{what}: {counted:?}");
+    let counted = format!("{what}: {calls:?}");
+    let clients = (calls.take("recvfrom", ""), calls.take("sendto", ""));
     // The first one may have begun before strace came. Those that bring nothing are for the time, or end with strace.
     let woken = calls.take("epoll_wait", ") = 1");
-    assert!((turns - 1..=turns).contains(&woken), "{what}: {woken} of {counted:?}");
-    assert!(calls.take("epoll_wait", "") + calls.take("restart_syscall", "") <= 4, "{what}: {counted:?}");
-    assert_eq!(calls.others(), 0, "{what}: {counted:?}");
+    let waits = calls.take("epoll_wait", "") + calls.take("restart_syscall", "");
+    let right = clients == (turns, turns) && (turns - 1..=turns).contains(&woken) && waits <= 4 && calls.others() == 0;
+    right.then_some(()).ok_or(counted)
 }
 
 #[test]
@@ -60,12 +69,14 @@ fn an_answer_from_memory_takes_three() {
     }
     rests(&daemon, &mut client);
     for (what, question) in &questions {
-        let calls = Calls::of(daemon.pid(), || {
-            for _ in 0..REQUESTS {
-                client.resolve(question).path();
-            }
+        at_last(|_| {
+            let calls = Calls::of(daemon.pid(), || {
+                for _ in 0..REQUESTS {
+                    client.resolve(question).path();
+                }
+            });
+            three_each(what, calls, REQUESTS)
         });
-        assert_three_each(what, calls, REQUESTS);
     }
 }
 
@@ -85,15 +96,17 @@ fn thirty_two_requests_at_once_take_three() {
     };
     let heap: Vec<u8> = (0..AT_ONCE).flat_map(bytes).collect();
     rests(&daemon, &mut client);
-    let calls = Calls::of(daemon.pid(), || {
-        for _ in 0..HEAPS {
-            client.send(&heap);
-            for tid in 0..AT_ONCE {
-                assert_eq!(client.recv().expect("an answer").header.tid, tid.to_ne_bytes());
+    at_last(|_| {
+        let calls = Calls::of(daemon.pid(), || {
+            for _ in 0..HEAPS {
+                client.send(&heap);
+                for tid in 0..AT_ONCE {
+                    assert_eq!(client.recv().expect("an answer").header.tid, tid.to_ne_bytes());
+                }
             }
-        }
+        });
+        three_each("32 at once", calls, HEAPS)
     });
-    assert_three_each("32 at once", calls, HEAPS);
 }
 
 /// What others ask is answered, and then there is nothing to be awake for.
@@ -127,7 +140,7 @@ fn a_request_of_another_host_keeps_nobody_awake() {
 fn an_answer_from_the_fabric_takes_what_goes_out_and_comes_in() {
     const HOSTS: usize = 20;
     let lab = enter(&LAB);
-    for n in 1..=HOSTS {
+    for n in 0..HOSTS * TRIES {
         rob::ip(&lab, "H2", &format!("addr add 10.77.6.{n}/16 dev ib0"));
     }
     // Out: the multicast, the question. In: that it is sent, itself, the peer's response; the SA's answer.
@@ -138,27 +151,31 @@ fn an_answer_from_the_fabric_takes_what_goes_out_and_comes_in() {
         let mut client = Client::connect(&lab, "H1");
         client.resolve(&between("10.77.0.1", "10.77.0.2")).path();
         rests(&daemon, &mut client);
-        let mut calls = Calls::of(daemon.pid(), || {
-            for n in 1..=HOSTS {
-                client.resolve(&between("10.77.0.1", &format!("10.77.6.{n}"))).path();
-            }
+        at_last(|time| {
+            let mut calls = Calls::of(daemon.pid(), || {
+                for n in time * HOSTS..(time + 1) * HOSTS {
+                    client.resolve(&between("10.77.0.1", &format!("10.77.6.{n}"))).path();
+                }
+            });
+            println!("{prot}: {calls:?}");
+            let counted = format!("{prot}: {calls:?}");
+            let clients = (calls.take("recvfrom", ""), calls.take("sendto", ""));
+            // The library tells of receives that are posted again by the dozen, and looks again when there is nothing more.
+            let receives = calls.take("sendmsg", POSTED);
+            let empty = calls.take("recvmsg", " EAGAIN ");
+            let fabric = (calls.take("sendmsg", ""), calls.take("recvmsg", ""));
+            // What comes may come at once or one after another, and is looked for without sleeping while there is time.
+            let waits = ["epoll_wait", "restart_syscall", "sched_yield"].map(|name| calls.take(name, ""));
+            // Queues of events armed and asked, the library's own events; the heap of the process may grow.
+            let events = ["epoll_ctl", "fcntl", "read", "write"].map(|name| calls.take(name, ""));
+            let right = clients == (HOSTS, HOSTS)
+                && receives <= HOSTS / 2
+                && fabric == (out * HOSTS, back * HOSTS)
+                && waits[0] >= 2 * HOSTS
+                && empty + events.iter().sum::<usize>() <= 20 * HOSTS
+                && calls.take("brk", "") <= 1
+                && calls.others() == 0;
+            right.then_some(()).ok_or(counted)
         });
-        println!("{prot}: {calls:?}");
-        let counted = calls.clone();
-        let client = (calls.take("recvfrom", ""), calls.take("sendto", ""));
-        assert_eq!(client, (HOSTS, HOSTS), "{prot}: {counted:?}");
-        // The library tells of receives that are posted again by the dozen, and looks again when there is nothing more.
-        let receives = calls.take("sendmsg", POSTED);
-        assert!(receives <= HOSTS / 2, "{prot}: {receives} of {counted:?}");
-        let empty = calls.take("recvmsg", " EAGAIN ");
-        let fabric = (calls.take("sendmsg", ""), calls.take("recvmsg", ""));
-        assert_eq!(fabric, (out * HOSTS, back * HOSTS), "{prot}: {counted:?}");
-        // What comes may come at once or one after another, and is looked for without sleeping while there is time.
-        let waits = ["epoll_wait", "restart_syscall", "sched_yield"].map(|name| calls.take(name, ""));
-        assert!(waits[0] >= 2 * HOSTS, "{prot}: {counted:?}");
-        // Queues of events armed and asked, the library's own events; the heap of the process may grow.
-        let events = ["epoll_ctl", "fcntl", "read", "write"].map(|name| calls.take(name, ""));
-        assert!(empty + events.iter().sum::<usize>() <= 20 * HOSTS, "{prot}: {empty}, {events:?} of {counted:?}");
-        assert!(calls.take("brk", "") <= 1 && calls.others() == 0, "{prot}: {counted:?}");
     }
 }

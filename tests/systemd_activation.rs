@@ -205,8 +205,11 @@ fn signs_of_life_come_at_half_of_the_time() {
     let mut service = start(&lab, "H1", Vec::new(), &[("WATCHDOG_USEC", "400000")]);
     let ready = notify.wait("READY=1\n");
     assert!(ready.starts_with("READY=1\n"), "{ready}");
+    let begin = std::time::Instant::now();
     let beats = notify.during(Duration::from_secs(2)).iter().filter(|m| *m == "WATCHDOG=1\n").count();
-    assert!((5..=11).contains(&beats), "{beats} in two seconds");
+    // One may have come before, and another with the last moment.
+    let most = begin.elapsed().as_millis() / 200 + 2;
+    assert!((5..=most).contains(&(beats as u128)), "{beats} in two seconds");
     assert_eq!(service.stop(), Some(0));
 }
 
@@ -256,7 +259,7 @@ fn hardware_that_comes_late() {
         let question = between("10.77.0.1", "10.77.0.1");
         assert_ne!(client.resolve(&question).header.status, 0, "{option}: there is nothing to resolve with");
         back(&lab);
-        let found = wait_for(Duration::from_secs(5), || (client.resolve(&question).header.status == 0).then_some(()));
+        let found = wait_for(Duration::from_secs(15), || (client.resolve(&question).header.status == 0).then_some(()));
         assert!(found.is_some(), "{option}: the device is not found");
         // Names are made from the host's for the ports that there are now.
         for own in ["h1", "H1-1"] {
@@ -275,7 +278,7 @@ fn hardware_that_comes_late() {
             assert!(lost.is_some(), "the device is not missed");
         }
         back(&lab);
-        let found = wait_for(Duration::from_secs(5), || (client.resolve(&question).header.status == 0).then_some(()));
+        let found = wait_for(Duration::from_secs(15), || (client.resolve(&question).header.status == 0).then_some(()));
         assert!(found.is_some(), "{option}: the device is not found again");
         if let Some(mut service) = under {
             assert_eq!(service.stop(), Some(0));

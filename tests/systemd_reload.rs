@@ -132,7 +132,7 @@ fn connections_and_caches_stay() {
     // Now it gives up after a second and the subnet's timeout.
     let begin = std::time::Instant::now();
     assert_eq!(clients[2].resolve(&[ip(EP_FLAG_DEST, "10.77.0.99")]).header.status, Status::Etimedout as u8);
-    assert!(begin.elapsed() < Duration::from_secs(4), "{:?}", begin.elapsed());
+    assert!(begin.elapsed() < Duration::from_secs(7), "{:?}", begin.elapsed());
     assert_eq!(service.stop(), Some(0));
 }
 

@@ -72,13 +72,16 @@ fn fifty_clients_lose_nothing() {
     let lab = SUBNET.enter();
     let listener = stream_socket(&lab, "H1");
     let path = lab.file("H1", "/run/ibacm-unix.sock");
-    let (stop, answered) = (AtomicUsize::new(0), AtomicUsize::new(0));
+    let (stop, answered) = (AtomicUsize::new(0), [const { AtomicUsize::new(0) }; CLIENTS]);
     let (mut service, _) = managed(&lab, &listener, "");
     let seen: Vec<Seen> = std::thread::scope(|scope| {
-        let clients: Vec<_> = (0..CLIENTS).map(|_| scope.spawn(|| ask_on(&path, &stop, &answered))).collect();
+        let (path, stop) = (&path, &stop);
+        let clients: Vec<_> = answered.iter().map(|own| scope.spawn(move || ask_on(path, stop, own))).collect();
+        let counts = || answered.each_ref().map(|own| own.load(Ordering::Relaxed));
+        // Of every client: on a busy machine one alone could miss a whole service.
         let more = |what: &str| {
-            let (begin, now) = (Instant::now(), answered.load(Ordering::Relaxed));
-            while answered.load(Ordering::Relaxed) < now + 20 * CLIENTS {
+            let (begin, before) = (Instant::now(), counts());
+            while counts().iter().zip(before).any(|(now, before)| *now < before + 20) {
                 if begin.elapsed() > PATIENCE {
                     stop.store(1, Ordering::Relaxed);
                     panic!("nothing is answered {what}");
@@ -121,7 +124,7 @@ fn answers_on_their_way_are_waited_for() {
     let lab = SUBNET.enter();
     let listener = stream_socket(&lab, "H1");
     let (mut service, mut notify) = managed(&lab, &listener, "sa_depth 64\n");
-    lab.inject("sa delay host=H1 attr=0x35 ms=700").unwrap();
+    lab.inject("sa delay host=H1 attr=0x35 ms=400").unwrap();
     let mut clients = waiting(&lab);
     // At once: most requests have not even been read.
     service.signal("TERM");
@@ -148,7 +151,8 @@ fn what_takes_too_long_is_refused() {
     }
     assert_eq!(service.wait(), Some(0), "{}", service.said());
     let took = begin.elapsed();
-    assert!((Duration::from_millis(1500)..Duration::from_secs(4)).contains(&took), "{took:?}");
+    // The SA's silence would take six seconds.
+    assert!((Duration::from_millis(1500)..Duration::from_millis(5500)).contains(&took), "{took:?}");
 }
 
 #[test]
@@ -163,7 +167,8 @@ fn a_second_signal_ends_it_at_once() {
     let begin = Instant::now();
     service.signal("INT");
     assert_eq!(service.wait(), Some(0), "{}", service.said());
-    assert!(begin.elapsed() < Duration::from_secs(1));
+    // Without it, it would wait for two seconds.
+    assert!(begin.elapsed() < Duration::from_millis(1800));
     for client in &mut clients {
         assert_ne!(client.recv().expect("even so everybody is told").header.status, 0);
     }

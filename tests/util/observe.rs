@@ -9,12 +9,15 @@ use std::time::{Duration, Instant};
 use ibacm_wire::client::{EP_FLAG_DEST, EP_FLAG_SOURCE, FLAG_NODELAY};
 
 use super::util::client::{between, ip, name};
-use super::util::{ADDRESS_GROUP, Client, Daemon, Lab, PATIENCE, Program, run, wait_for};
+use super::util::{ADDRESS_GROUP, Client, Daemon, Lab, Program, run, wait_for};
 
 /// Where the files are in a host.
 pub const OPTS: &str = "/etc/rdma/ibacm_opts.cfg";
 /// As [`OPTS`].
 pub const ADDR: &str = "/etc/rdma/ibacm_addr.cfg";
+
+/// A service that does not answer by then does not do it at all.
+const ANSWERS: Duration = Duration::from_secs(10);
 
 /// A question, and how its answer is told.
 #[derive(Clone, Copy, Debug)]
@@ -73,7 +76,7 @@ pub fn observe(lab: &Lab<'_>, program: Program, host: &str, peer: &str, case: &C
     prepare(lab, host, case);
     let mut daemon = lab.spawn(program, host, &["-P"]);
     let mut seen = String::new();
-    match wait_for(PATIENCE / 2, || reachable(lab, host, &mut daemon)) {
+    match wait_for(ANSWERS, || reachable(lab, host, &mut daemon)) {
         None => seen.push_str("does not answer\n"),
         Some(false) => {
             seen.push_str("ends\n");

@@ -22,8 +22,10 @@ pub static HOSTILE: LazyLock<PathBuf> = LazyLock::new(|| build("tests/c/hostile_
 pub const LIMIT: u64 = 1500;
 /// Clients that ask at a time.
 pub const CLIENTS: usize = 20;
-/// What is answered from memory takes no longer, on a busy machine either.
-pub const SOON: Duration = Duration::from_secs(1);
+/// What does not wait for the provider takes no longer, on a busy machine either; one that blocks does so for longer.
+pub const SOON: Duration = Duration::from_secs(3);
+/// Nor does it take that long each time: one that waits for a provider waits for [`LIMIT`].
+const QUICK: Duration = Duration::from_secs(1);
 
 /// Two ports of H1: the first is the provider's, the second, in another subnet, the built-in one's.
 pub struct Trial<'a> {
@@ -58,6 +60,14 @@ impl Trial<'_> {
 
     /// The other port, and what needs no provider, are served as ever.
     pub fn others_are_well(&self, mode: &str) {
+        let mut took = Vec::new();
+        while !took.last().is_some_and(|t| *t < QUICK) {
+            assert!(took.len() < 5, "{mode}: {took:?}");
+            took.push(self.ask_others(mode));
+        }
+    }
+
+    fn ask_others(&self, mode: &str) -> Duration {
         let begin = Instant::now();
         let mut client = self.client();
         let own = client.resolve(&[name(EP_FLAG_SOURCE, "two"), name(EP_FLAG_DEST, "TWO")]).path();
@@ -74,7 +84,7 @@ impl Trial<'_> {
             String::from_utf8_lossy(&bytes[HDR_LEN + 16..HDR_LEN + 80]).trim_end_matches('\0').to_owned()
         });
         assert!(names.contains(&"ibacmp".to_owned()) && names.contains(&"hostile".to_owned()), "{mode}: {names:?}");
-        assert!(begin.elapsed() < SOON, "{mode}: {:?}", begin.elapsed());
+        begin.elapsed()
     }
 
     /// Each of many clients asks three times, and gets one answer each time: their statuses.
@@ -121,7 +131,7 @@ impl Trial<'_> {
         let begin = Instant::now();
         let pid = self.daemon.pid();
         self.daemon.signal("TERM");
-        let gone = wait_for(Duration::from_secs(5), || {
+        let gone = wait_for(util::PATIENCE, || {
             let state = std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
             (state.is_empty() || state.contains(") Z ")).then_some(())
         });

@@ -12,7 +12,8 @@ use crate::children;
 use crate::options::Options;
 use crate::paths::{INSIDE, StateDir};
 
-const PATIENCE: Duration = Duration::from_secs(90);
+/// More than the daemon gives itself, which says what was missing.
+const PATIENCE: Duration = Duration::from_secs(180);
 
 /// Why something did not work.
 #[derive(Debug)]

@@ -30,9 +30,11 @@ const HOSTS_TOKEN: u64 = 1;
 const CONTROL_TOKEN: u64 = 2;
 const SIGNAL_TOKEN: u64 = 3;
 /// How long ibsim, OpenSM and the hosts may take.
-const STARTUP: Duration = Duration::from_secs(60);
+const STARTUP: Duration = Duration::from_secs(120);
+/// An OpenSM that ends before the subnet is up has lost what it asked ibsim first; it is started again no sooner than this.
+const AGAIN: Duration = Duration::from_secs(5);
 /// How long a command's client may take to send its line.
-const COMMAND_PATIENCE: Duration = Duration::from_secs(2);
+const COMMAND_PATIENCE: Duration = Duration::from_secs(10);
 
 /// An interface and the port whose GID is in its hardware address.
 struct Interface {
@@ -241,7 +243,7 @@ impl Daemon {
         self.switch.watch(&control, CONTROL_TOKEN)?;
         self.switch.watch(signals, SIGNAL_TOKEN)?;
         let begin = Instant::now();
-        let (mut last_poll, mut ready) = (None::<Instant>, false);
+        let (mut last_poll, mut ready, mut started) = (None::<Instant>, false, begin);
         while !self.stop {
             if last_poll.is_none_or(|t| t.elapsed() >= POLL) {
                 last_poll = Some(Instant::now());
@@ -253,6 +255,9 @@ impl Daemon {
                     fs::write(self.options.state.ready_file(), "")?;
                 } else if !ready && begin.elapsed() > STARTUP {
                     return Err(io::Error::other("OpenSM does not bring the subnet up"));
+                } else if !ready && started.elapsed() > AGAIN {
+                    started = Instant::now();
+                    self.manager("start")?;
                 }
             }
             for token in self.switch.wait()? {

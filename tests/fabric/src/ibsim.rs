@@ -10,6 +10,8 @@ const CTL_SIZE: usize = 80;
 const PACKET_SIZE: usize = 288;
 /// ibsim names our sockets by a number of our choice. Other clients take their process id, which is smaller.
 const FIRST_ID: u32 = 0x4000_0000;
+/// How long ibsim may take for an answer.
+const PATIENCE: Duration = Duration::from_secs(30);
 
 /// Kinds of control message.
 #[allow(missing_docs, reason = "named as ibsim names them")]
@@ -116,7 +118,7 @@ impl Client {
         info.extend_from_slice(&qp.to_ne_bytes());
         info.extend_from_slice(&u32::from(issm).to_ne_bytes());
         info.extend_from_slice(node.as_bytes().get(..31).unwrap_or(node.as_bytes()));
-        ctl.set_read_timeout(Some(Duration::from_secs(5)))?;
+        ctl.set_read_timeout(Some(PATIENCE))?;
         ctl.send(&request(0, ctl::CONNECT, &info))?;
         let mut client = Client { ctl, data, number: 0 };
         let (kind, reply) = client.reply()?;

@@ -5,8 +5,9 @@ use std::time::Duration;
 
 use crate::subnet::wait_for;
 
-/// No program, and no step of a test, takes longer.
-pub const PATIENCE: Duration = Duration::from_secs(20);
+/// No program, and no step of a test, takes longer: a machine that is busy may need OpenSM's next look at the subnet, ten
+/// seconds later, and that look takes its time then.
+pub const PATIENCE: Duration = Duration::from_secs(40);
 
 /// Runs a program to its end, which must come in time.
 pub fn run(command: &mut Command) -> Output {

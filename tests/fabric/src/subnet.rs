@@ -56,6 +56,8 @@ pub struct PortLine {
     pub qpns: Vec<u32>,
     /// Multicast groups that it has joined: GID and LID.
     pub joined: Vec<([u8; 16], u16)>,
+    /// Multicast groups whose datagrams its queue pairs get.
+    pub attached: Vec<[u8; 16]>,
     /// Its device is unplugged.
     pub gone: bool,
 }
@@ -226,6 +228,7 @@ impl Subnet {
                     let (g, lid) = t.split_once('@')?;
                     Some((gid(g)?, parse(lid)?))
                 }),
+                attached: list(&w, "attached", gid),
                 gone: w.contains_key("gone"),
             }
         };

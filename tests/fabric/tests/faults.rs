@@ -49,7 +49,7 @@ fn answers_of_the_sa() {
     // Two lost, the third of three gets through.
     subnet.inject("sa drop count=2").unwrap();
     subnet.reset_stats().unwrap();
-    assert!(path(&subnet, &["100", "2"]).starts_with(&good));
+    assert!(path(&subnet, &["1000", "2"]).starts_with(&good));
     assert_eq!(subnet.stat("sa.H1.repeated").unwrap(), 2);
     subnet.inject("sa drop-request attr=0x35").unwrap();
     assert!(path(&subnet, &["50", "2"]).starts_with("status=110 "));
@@ -59,7 +59,7 @@ fn answers_of_the_sa() {
     subnet.inject("sa delay ms=300").unwrap();
     let said = path(&subnet, &["2000"]);
     let ms: u64 = said.trim().rsplit("ms=").next().unwrap().parse().unwrap();
-    assert!((250..1500).contains(&ms), "{said}");
+    assert!((250..2000).contains(&ms), "{said}");
     subnet.inject("clear").unwrap();
 
     assert!(path(&subnet, &["50", "0", "0", "0x1234"]).starts_with("status=110 "), "a wrong Q_Key");
@@ -170,12 +170,16 @@ fn events() {
 #[test]
 fn notices_of_the_sa() {
     let subnet = subnet(2);
-    let (_running, lines) = watch(&subnet, &["notices", "3"]);
+    let (_running, mut lines) = watch(&subnet, &["notices", "3"]);
     subnet.console("Unlink \"H2\"[1]").unwrap();
     wait_for(PATIENCE, || (subnet.port("H2").ok()?.state == 1).then_some(())).expect("goes down");
-    std::thread::sleep(Duration::from_millis(500));
+    // A manager that looks when the link is there again has missed nothing.
+    let mut traps: Vec<String> = Vec::new();
+    while !traps.iter().any(|trap| trap == "65") {
+        traps.push(lines.next().expect("a GID is out of service").unwrap());
+    }
     subnet.console("ReLink \"H2\"[1]").unwrap();
-    let traps: Vec<String> = lines.map_while(Result::ok).collect();
+    traps.extend(lines.map_while(Result::ok));
     assert!(traps.contains(&"65".into()) && traps.contains(&"128".into()), "{traps:?}");
 }
 
@@ -221,7 +225,7 @@ fn who_is_the_kernel() {
         let kernel = subnet.kernel("H1", believed).unwrap();
         kernel.send(&[0; 16]).unwrap();
         assert_eq!(lines.next().unwrap().unwrap(), name);
-        assert!(kernel.recv(Duration::from_secs(5)).unwrap().is_some());
+        assert!(kernel.recv(PATIENCE).unwrap().is_some());
     }
 }
 

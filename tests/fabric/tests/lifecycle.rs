@@ -2,6 +2,7 @@
 
 mod common;
 
+use std::io::Read as _;
 use std::path::Path;
 use std::process::{Command, Stdio};
 
@@ -35,8 +36,13 @@ fn nothing_is_left() {
     let mut polite = Running::start(subnet.exec("H1", "sleep").arg("1000"));
     let mut deaf = subnet.exec("H2", "bash");
     let mut deaf = Running(
-        deaf.args(["-c", "trap '' TERM; echo; while :; do sleep 0.1; done"]).stdout(Stdio::null()).spawn().unwrap(),
+        deaf.args(["-c", "trap '' TERM; echo; while :; do sleep 0.1; done"]).stdout(Stdio::piped()).spawn().unwrap(),
     );
+    // Who is not there yet cannot be told to end.
+    deaf.0.stdout.take().unwrap().read_exact(&mut [0]).unwrap();
+    let comm = format!("/proc/{}/comm", polite.0.id());
+    let there = wait_for(PATIENCE, || (std::fs::read_to_string(&comm).ok()? == "sleep\n").then_some(()));
+    assert!(there.is_some(), "it runs in the host");
     let daemon = subnet.switch_pid().unwrap();
     let children: Vec<String> = std::fs::read_to_string(format!("/proc/{daemon}/task/{daemon}/children"))
         .unwrap()
@@ -57,8 +63,10 @@ fn nothing_is_left() {
     }
     let mounts = std::fs::read_to_string("/proc/self/mounts").unwrap();
     assert!(!mounts.contains(directory.to_str().unwrap()), "{mounts}");
-    let sockets = std::fs::read_to_string("/proc/net/unix").unwrap();
-    assert!(!sockets.contains(&format!("fabric{daemon}:")), "{sockets}");
+    // A process gives its memory back before its descriptors.
+    let sockets = || std::fs::read_to_string("/proc/net/unix").unwrap();
+    let gone = wait_for(PATIENCE, || (!sockets().contains(&format!("fabric{daemon}:"))).then_some(()));
+    assert!(gone.is_some(), "{}", sockets());
 }
 
 #[test]

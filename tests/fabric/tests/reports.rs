@@ -36,7 +36,7 @@ fn one_agent_of_a_port_has_the_reports() {
     let _other = watch(&subnet, "H2", &["hold"]);
     drop(first);
     let free = wait_for(PATIENCE, || {
-        let text = run(subnet.exec("H1", "timeout").arg("0.3").arg(probe()).arg("hold")).stdout;
+        let text = run(subnet.exec("H1", "timeout").arg("2").arg(probe()).arg("hold")).stdout;
         (text == b"ready\n").then_some(())
     });
     assert!(free.is_some());

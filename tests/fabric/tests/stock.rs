@@ -2,8 +2,6 @@
 
 mod common;
 
-use std::time::Duration;
-
 use common::{PATIENCE, compile, run, stock_ibacm, subnet, succeed, text, with};
 use fabric::Subnet;
 use fabric::subnet::wait_for;
@@ -77,7 +75,9 @@ fn partitions_and_child_interfaces() {
         subnet.add_interface(host, "ib0.8123", &format!("0x8123 {address}")).unwrap();
     }
     let _daemons = [stock_ibacm(&subnet, "H1"), stock_ibacm(&subnet, "H2")];
-    wait_for(PATIENCE, || (subnet.port("H2").ok()?.joined.len() == 2).then_some(())).expect("two groups");
+    for host in ["H1", "H2"] {
+        wait_for(PATIENCE, || (subnet.port(host).ok()?.attached.len() == 2).then_some(())).expect("two groups");
+    }
     let said = acme(&subnet, "i", "10.90.0.1", "10.90.0.2");
     assert!(said.contains("pkey: 0x8123") && said.contains("SA verification: success"), "{said}");
 }
@@ -120,7 +120,7 @@ fn kernel_asks_over_netlink() {
     let [one, two] = ["H1", "H2"].map(|h| subnet.port(h).unwrap());
     let kernel = subnet.kernel("H1", true).unwrap();
     kernel.send(&resolve(77, &one.gid, &two.gid)).unwrap();
-    let (answer, sender) = kernel.recv(Duration::from_secs(5)).unwrap().expect("an answer");
+    let (answer, sender) = kernel.recv(PATIENCE).unwrap().expect("an answer");
     assert_ne!(sender, kernel.port_id());
     assert_eq!(answer[8..12], 77_u32.to_ne_bytes());
     // Header, attribute header, flags; then the record with its DLID at 40.

@@ -111,10 +111,13 @@ impl Switch {
                 let mut groups: Vec<String> =
                     port.joined.iter().map(|(g, m)| format!("{}@0x{:04x}", hex(g), m.mlid)).collect();
                 groups.sort();
+                let there = self.qps.iter().filter(|(k, q)| k.0 == dev && q.port == number);
+                let mut attached: Vec<String> = there.flat_map(|(_, q)| &q.attached).map(|(g, _)| hex(g)).collect();
+                attached.sort();
                 let _ = writeln!(
                     out,
                     "host={} dev={} port={number} guid=0x{:016x} state={} lid={} smlid={} gid={} pkeys={} qpns={} \
-                     joined={}{}",
+                     joined={} attached={}{}",
                     device.host,
                     device.name,
                     port.guid,
@@ -125,6 +128,7 @@ impl Switch {
                     pkeys.join(","),
                     qpns.join(","),
                     groups.join(","),
+                    attached.join(","),
                     if device.gone { " gone=1" } else { "" }
                 );
             }

@@ -154,11 +154,12 @@ impl Faults {
         self.datagram(multicast, applies).is_some_and(|fate| fate.drop)
     }
 
+    /// Each fault that applies has its throw, in their order: one that misses leaves the datagram to the next.
     fn datagram(&mut self, multicast: bool, applies: impl Fn(&DatagramFault) -> bool) -> Option<DatagramFate> {
-        let at =
-            self.datagrams.iter().position(|f| applies(f) && f.multicast.is_none_or(|wanted| wanted == multicast))?;
-        if self.roll() >= self.datagrams[at].percent {
-            return None;
+        let is_meant = |f: &DatagramFault| applies(f) && f.multicast.is_none_or(|wanted| wanted == multicast);
+        let mut at = 0;
+        while !is_meant(self.datagrams.get(at)?) || self.roll() >= self.datagrams[at].percent {
+            at += 1;
         }
         let fate = self.datagrams[at].fate;
         if let Some(left) = &mut self.datagrams[at].left {

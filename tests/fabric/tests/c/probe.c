@@ -45,7 +45,7 @@ static long now_ms(void)
 
 static int path(int argc, char **argv)
 {
-	int timeout = argc > 3 ? atoi(argv[3]) : 1000, retries = argc > 4 ? atoi(argv[4]) : 0;
+	int timeout = argc > 3 ? atoi(argv[3]) : 5000, retries = argc > 4 ? atoi(argv[4]) : 0;
 	int pkey_index = argc > 5 ? atoi(argv[5]) : 0, length = 256, agent, port;
 	unsigned qkey = argc > 6 ? strtoul(argv[6], NULL, 0) : 0x80010000;
 	struct ibv_context *context = open_first();

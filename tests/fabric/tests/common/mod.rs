@@ -50,14 +50,15 @@ impl Drop for Running {
     }
 }
 
-/// Starts the stock daemon on a host and waits until it serves and has joined its groups.
+/// Starts the stock daemon on a host and waits until it serves and hears its groups: what is sent to one between the SA's
+/// word and the daemon's own is lost.
 pub fn stock_ibacm(subnet: &Subnet, host: &str) -> Running {
     let running = Running::start(subnet.exec(host, "ibacm").arg("-P"));
     let socket = subnet.file(host, "/run/ibacm.sock");
     let up = wait_for(PATIENCE, || {
         let ports = subnet.ports().ok()?;
-        let joined = ports.iter().filter(|p| p.host == host).all(|p| !p.joined.is_empty());
-        (joined && socket.exists()).then_some(())
+        let hears = ports.iter().filter(|p| p.host == host).all(|p| !p.attached.is_empty());
+        (hears && socket.exists()).then_some(())
     });
     assert!(up.is_some(), "ibacm on {host} does not come up");
     running
