@@ -1,6 +1,8 @@
 //! What the tests of the subnet share.
 #![allow(dead_code, reason = "each test program uses a part of it")]
 
+use std::collections::BTreeSet;
+use std::net::Ipv6Addr;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 
@@ -50,14 +52,27 @@ impl Drop for Running {
     }
 }
 
-/// Starts the stock daemon on a host and waits until it serves and has joined its groups.
+/// Whether a host gets what is sent to the groups that it has joined: until it does, questions to them are lost.
+pub fn hears(subnet: &Subnet, host: &str) -> bool {
+    let ports = subnet.ports().expect("the subnet answers");
+    let groups: BTreeSet<_> = ports.iter().filter(|p| p.host == host).flat_map(|p| &p.joined).map(|g| g.0).collect();
+    let received = || subnet.stat(&format!("mcast.{host}.received")).expect("the subnet counts");
+    let before = received();
+    for mgid in &groups {
+        let (mgid, pkey) = (Ipv6Addr::from(*mgid), u16::from_be_bytes([mgid[4], mgid[5]]));
+        subnet.inject(&format!("raw mgid={mgid} pkey={pkey} data=00")).expect("there is such a group");
+    }
+    received() - before >= groups.len() as u64
+}
+
+/// Starts the stock daemon on a host and waits until it serves, has joined its groups, and hears what is sent to them.
 pub fn stock_ibacm(subnet: &Subnet, host: &str) -> Running {
     let running = Running::start(subnet.exec(host, "ibacm").arg("-P"));
     let socket = subnet.file(host, "/run/ibacm.sock");
     let up = wait_for(PATIENCE, || {
         let ports = subnet.ports().ok()?;
         let joined = ports.iter().filter(|p| p.host == host).all(|p| !p.joined.is_empty());
-        (joined && socket.exists()).then_some(())
+        (joined && socket.exists() && hears(subnet, host)).then_some(())
     });
     assert!(up.is_some(), "ibacm on {host} does not come up");
     running
