@@ -331,7 +331,7 @@ impl Daemon {
     fn terminate(&mut self) -> Option<i32> {
         self.ended = true;
         let _ = Command::new("kill").arg(self.pid().to_string()).stderr(Stdio::null()).status();
-        let status = wait_for(Duration::from_secs(5), || self.child.try_wait().ok().flatten());
+        let status = wait_for(PATIENCE, || self.child.try_wait().ok().flatten());
         if status.is_none() {
             let _ = self.child.kill();
             let _ = self.child.wait();
