@@ -19,8 +19,8 @@ use util::{Lab, PATIENCE, Program, Shared, wait_for};
 static SUBNET: Shared = Shared::new(|_| {});
 
 const HOST: &str = "H1";
-/// Whoever is dead is so soon.
-const OPTIONS: &str = "timeout 100\nretries 0\n";
+/// Whoever is dead is so soon, and no peer or subnet administrator of a busy machine is taken for dead.
+const OPTIONS: &str = "timeout 1000\nretries 0\n";
 
 /// A subnet where waiting is for the options alone.
 fn enter() -> Lab<'static> {

@@ -186,7 +186,7 @@ fn looking_up_a_name_costs_the_time_limit() {
         (finish(&mut command), begin.elapsed())
     };
     let (ours, lasted) = within("--timeout 0.5 -d some.name.example");
-    let (by_address, _) = within("--timeout 0.5 -d 10.77.0.2");
+    let (by_address, _) = within("--timeout 10 -d 10.77.0.2");
     let _ = std::fs::remove_file(&file);
     assert!((500..15_000).contains(&lasted.as_millis()), "{lasted:?}: {ours:?}");
     assert!(ours.code() == 255 && ours.stdout.contains("ib_acm_resolve_path failed"), "{ours:?}");

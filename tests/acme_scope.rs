@@ -61,7 +61,7 @@ fn ip(lab: &Lab<'_>, host: &str, words: &str) {
 /// A service on each host, which has joined the groups of every endpoint.
 fn serve(lab: &Lab<'_>, program: Program) -> [Daemon; 2] {
     ["H1", "H2"].map(|host| {
-        let daemon = lab.start(program, host, "timeout 300\nretries 1\n");
+        let daemon = lab.start(program, host, "timeout 1000\nretries 1\n");
         let all = wait_for(PATIENCE, || {
             let ports = lab.ports().ok()?;
             let groups = ports.iter().filter(|p| p.host == host).flat_map(|p| &p.joined);

@@ -55,15 +55,16 @@ fn applications_get_the_path_of_the_sa() {
 #[test]
 fn applications_learn_quickly_that_there_is_no_path() {
     let lab = SUBNET.enter();
-    let _daemon = lab.ours("H1", "timeout 200\nretries 1\n");
+    let timeout = Duration::from_secs(3);
+    let _daemon = lab.ours("H1", &format!("timeout {}\nretries 0\n", timeout.as_millis()));
     let begin = Instant::now();
     assert_eq!(resolve(&lab, &["4", "10.77.0.1", "10.77.0.77", "numeric"]), answer(None, Some("10.77.0.1")));
-    assert!(begin.elapsed() < Duration::from_millis(400), "a numeric address is looked for in the cache only");
+    assert!(begin.elapsed() < timeout, "a numeric address is looked for in the cache only");
     // A look-up, meanwhile started, ends; and so does that of the caller who waits.
     assert_eq!(resolve(&lab, &["4", "10.77.0.1", "10.77.0.78"]), answer(None, Some("10.77.0.1")));
     // The distribution's provider asks about one after the other.
     let both = if util::plugged::STOCK { 2 } else { 1 };
-    assert!(begin.elapsed() < Duration::from_secs(5) * both);
+    assert!(begin.elapsed() < Duration::from_secs(10) * both);
     // No address of this host.
     assert_eq!(resolve(&lab, &["4", "10.77.0.2", "10.77.0.2"]), answer(None, Some("10.77.0.2")));
 }

@@ -146,6 +146,8 @@ fn the_best_group_of_both_sides_is_chosen() {
         for host in HOSTS {
             let joined = wait_for(PATIENCE, || (lab.port(host).ok()?.joined.len() >= 2).then_some(()));
             assert!(joined.is_some(), "{host} joins {:x?}", lab.port(host).unwrap().joined);
+            // What the SA answers next comes to the service after its answers about groups.
+            Client::connect(&lab, host).resolve(&[to_lid(FLAG_QUERY_SA, lab.port(host).unwrap().lid)]).path();
         }
         let mut client = Client::connect(&lab, "H1");
         let mut back: Vec<Client> = HOSTS.iter().map(|h| Client::connect(&lab, h)).collect();

@@ -98,7 +98,8 @@ fn routing_errors_are_statuses_of_the_protocol() {
         let begin = Instant::now();
         let reply = client.resolve(&[ip(EP_FLAG_DEST, address)]);
         assert_eq!((reply.header.status, reply.bytes.len()), (status as u8, HDR_LEN), "{address}, {what}");
-        assert!(begin.elapsed() < Duration::from_millis(500), "{address}, {what}: {:?}", begin.elapsed());
+        // Who asks a peer that is not there waits for it for longer.
+        assert!(begin.elapsed() < Duration::from_secs(1), "{address}, {what}: {:?}", begin.elapsed());
     }
     for odd in ["0.0.0.0", "::", "224.0.0.1", "ff02::1", "240.0.0.1", "::ffff:10.77.0.2"] {
         let status = client.resolve(&[ip(EP_FLAG_DEST, odd)]).header.status;
@@ -131,7 +132,7 @@ fn lids_and_gids_are_no_addresses_to_ask_peers_for() {
             assert_eq!(client.resolve(&question).header.status, Status::Edesttype as u8, "{question:?}");
         }
     }
-    assert!(begin.1.elapsed() < Duration::from_secs(1), "{:?}", begin.1.elapsed());
+    assert!(begin.1.elapsed() < Duration::from_secs(5), "{:?}", begin.1.elapsed());
     assert_eq!(lab.sniffed(None, begin.0).unwrap(), []);
     // As sources they select the endpoint.
     for source in &sources[2..4] {

@@ -82,7 +82,7 @@ fn asked(lab: &Lab<'_>, host: &str, since: u64) -> Vec<u16> {
 /// Our service on every host, with its groups joined.
 fn serve_all(lab: &Lab<'_>) -> [Daemon; 3] {
     ["H1", "H2", "H3"].map(|host| {
-        let daemon = lab.ours(host, "timeout 100\nretries 0\n");
+        let daemon = lab.ours(host, "timeout 1000\nretries 0\n");
         joined(lab, host);
         daemon
     })
@@ -158,7 +158,7 @@ fn addresses_of_the_only_link_come_and_go() {
     let lab = enter(&LAB);
     for peer in [Program::Ours, Program::Stock] {
         rob::ip(&lab, "H2", "addr add fe80::2/64 dev ib0 nodad");
-        let _daemons = [lab.ours("H1", "timeout 100\nretries 0\n"), lab.start(peer, "H2", "")];
+        let _daemons = [lab.ours("H1", "timeout 1000\nretries 0\n"), lab.start(peer, "H2", "")];
         let [one, two] = lab.hosts(["H1", "H2"]);
         let mut client = Client::connect(&lab, "H1");
         let question = [ip(EP_FLAG_DEST, "fe80::2")];

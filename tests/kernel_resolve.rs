@@ -136,7 +136,8 @@ fn addresses_of_both_families_have_a_gid() {
     for unroutable in ["10.100.0.1", "fd78::1", "0.0.0.0", "::"] {
         let begin = Instant::now();
         assert!(ask(&kernel, &by_address(7, unroutable)).is_refusal(), "{unroutable}");
-        assert!(begin.elapsed() < Duration::from_millis(500));
+        // Who is looked for is waited for for 1.8 s.
+        assert!(begin.elapsed() < Duration::from_millis(1500));
     }
 }
 
@@ -250,10 +251,24 @@ fn refused_after(kernel: &fabric::Kernel, question: &[u8]) -> Duration {
     begin.elapsed()
 }
 
-fn assert_about(took: Duration, wanted_ms: u64) {
+/// It takes so long until such questions are refused, each of them the first one for what it asks for.
+#[track_caller]
+fn assert_about(kernel: &fabric::Kernel, question: &mut dyn FnMut() -> Vec<u8>, wanted_ms: u64) {
     let wanted = Duration::from_millis(wanted_ms);
-    // The kernel waits for a tenth more.
-    assert!(took >= wanted && took < wanted * 10 / 9, "{took:?} instead of {wanted:?}");
+    let mut took = Vec::new();
+    // The kernel waits for a tenth more. A busy machine may be late for one or the other.
+    let in_time = (0..8).any(|_| {
+        let this = refused_after(kernel, &question());
+        took.push(this);
+        assert!(this >= wanted, "{took:?} instead of {wanted:?}");
+        this < wanted * 10 / 9
+    });
+    assert!(in_time, "{took:?} instead of {wanted:?}");
+}
+
+/// The message with which the kernel says how long it waits.
+fn wait(ms: u32) -> Vec<u8> {
+    message(SET_TIMEOUT, 3, &attribute(TIMEOUT, &ms.to_ne_bytes()))
 }
 
 #[test]
@@ -264,20 +279,30 @@ fn the_kernel_is_never_kept_waiting_longer_than_it_waits() {
     let kernel = lab.kernel("H1", true).unwrap();
     lab.inject("sa drop-request host=H1 attr=0x35").unwrap();
     let path = between(1, &one.gid, &two.gid);
-    let address = by_address(2, "10.77.9.9");
-    assert_about(refused_after(&kernel, &path), 1800);
-    assert_about(refused_after(&kernel, &address), 1800);
-    let wait = |ms: u32| message(SET_TIMEOUT, 3, &attribute(TIMEOUT, &ms.to_ne_bytes()));
-    kernel.send(&wait(1000)).unwrap();
-    assert_about(refused_after(&kernel, &path), 900);
-    assert_about(refused_after(&kernel, &address), 900);
+    let mut number = 0;
+    let mut new_path = || {
+        number += 1;
+        let own = [attribute(DGID | MANDATORY, &two.gid), attribute(SGID | MANDATORY, &one.gid)];
+        let attributes = [&own[..], &[attribute(SERVICE_ID | MANDATORY, &u64::to_ne_bytes(number))]].concat();
+        message(RESOLVE, 1, &netlink::path("mlx5_0", 1, GMP, &attributes))
+    };
+    let mut last = 0;
+    let mut new_address = || {
+        last += 1;
+        by_address(2, &format!("10.77.9.{last}"))
+    };
+    for (told, wanted) in [(None, 1800), (Some(1000), 900)] {
+        told.into_iter().for_each(|ms| kernel.send(&wait(ms)).unwrap());
+        assert_about(&kernel, &mut new_path, wanted);
+        assert_about(&kernel, &mut new_address, wanted);
+    }
     // The kernel itself waits for no less than this.
     kernel.send(&wait(1)).unwrap();
     assert!(refused_after(&kernel, &path) >= Duration::from_millis(90));
     // A client of the same destination waits as long as ever, and then the kernel has an answer too.
     let mut client = Client::connect(&lab, "H1");
     client.ask(&[to_gid(0, two.gid)]);
-    assert!(refused_after(&kernel, &path) < Duration::from_millis(1000));
+    assert!(refused_after(&kernel, &path) < Duration::from_secs(3));
     lab.inject("clear").unwrap();
     assert_eq!(client.recv().expect("an answer").path().dlid(), two.lid);
     assert_eq!(ask(&kernel, &path).path().1.dlid(), two.lid);
@@ -292,7 +317,7 @@ fn only_the_kernel_is_believed() {
     for n in 0..300 {
         process.send(&between(n, &one.gid, &two.gid)).unwrap();
     }
-    process.send(&message(SET_TIMEOUT, 1, &attribute(TIMEOUT, &100_u32.to_ne_bytes()))).unwrap();
+    process.send(&wait(100)).unwrap();
     assert!(recv_within(&process, Duration::from_millis(300)).is_none());
     assert_eq!(lab.path_queries("H1"), 0);
     let kernel = lab.kernel("H1", true).unwrap();
@@ -317,6 +342,8 @@ fn thousands_of_questions_have_their_answers() {
     }
     // Beyond those that may be open, only what is cached has an answer, but nobody waits.
     lab.inject("sa drop-request host=H1 attr=0x35").unwrap();
+    // Time enough to ask them all before the first one has its answer.
+    kernel.send(&wait(5000)).unwrap();
     const OPEN: u32 = 4096;
     let begin = Instant::now();
     for n in 0..OPEN {
@@ -326,12 +353,12 @@ fn thousands_of_questions_have_their_answers() {
         }
     }
     let refused = ask(&kernel, &between(70_000, &one.gid, &three.gid));
-    assert!(refused.is_refusal() && begin.elapsed() < Duration::from_millis(1500), "{:?}", begin.elapsed());
+    assert!(refused.is_refusal() && begin.elapsed() < Duration::from_millis(4500), "{:?}", begin.elapsed());
     assert_eq!(ask(&kernel, &between(70_001, &one.gid, &two.gid)).path().1.dlid(), two.lid);
     let answers: Vec<Answer> = (0..OPEN).map(|_| recv(&kernel)).collect();
     assert!(answers.iter().all(Answer::is_refusal));
     assert!(answers.iter().map(|a| a.sequence).eq(0..OPEN));
-    assert!(begin.elapsed() < Duration::from_millis(3000), "{:?}", begin.elapsed());
+    assert!(begin.elapsed() < Duration::from_secs(10), "{:?}", begin.elapsed());
     // Other clients are served as ever, and what was open leaves nothing behind.
     lab.inject("clear").unwrap();
     let answer = util::wait_for(util::PATIENCE, || {
@@ -339,8 +366,11 @@ fn thousands_of_questions_have_their_answers() {
     });
     assert_eq!(answer.expect("an answer").path().1.reversible_numpath() & path::REVERSIBLE, path::REVERSIBLE);
     assert!(recv_within(&kernel, Duration::from_millis(100)).is_none());
-    let idle = rob::idle_second(daemon.pid());
-    assert!(idle <= Duration::from_millis(20), "{idle:?} of processor time in a second without work");
+    let idle = util::wait_for(util::PATIENCE, || {
+        let used = rob::idle_second(daemon.pid());
+        (used <= Duration::from_millis(20)).then_some(())
+    });
+    assert!(idle.is_some(), "there is no second without work");
 }
 
 #[test]
@@ -350,6 +380,7 @@ fn a_service_that_ends_leaves_no_question_open() {
     let [one, two] = lab.hosts(["H1", "H2"]);
     let kernel = lab.kernel("H1", true).unwrap();
     lab.inject("sa drop-request host=H1 attr=0x35").unwrap();
+    kernel.send(&wait(20_000)).unwrap();
     for n in 0..3 {
         kernel.send(&between(n, &one.gid, &two.gid)).unwrap();
     }
@@ -360,7 +391,7 @@ fn a_service_that_ends_leaves_no_question_open() {
         let answer = recv(&kernel);
         assert!(answer.is_refusal() && answer.sequence == n, "{answer:?}");
     }
-    assert!(begin.elapsed() < Duration::from_millis(1000), "{:?}", begin.elapsed());
+    assert!(begin.elapsed() < Duration::from_secs(4), "{:?}", begin.elapsed());
 }
 
 #[test]
@@ -371,6 +402,8 @@ fn questions_from_before_the_start_are_answered() {
     // A service manager has opened the socket and starts the service when somebody asks.
     let socket = fabric::kernel::netlink_socket(lab.state(), "H1", fabric::kernel::LOCAL_SERVICES).unwrap();
     let kernel = lab.kernel("H1", true).unwrap();
+    // What the service needs to start does not count.
+    kernel.send(&wait(20_000)).unwrap();
     kernel.send(&between(1, &one.gid, &two.gid)).unwrap();
     kernel.send(&message(2, 2, &[0; 20])).unwrap();
     kernel.send(&by_address(3, "10.77.0.2")).unwrap();

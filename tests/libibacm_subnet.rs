@@ -216,7 +216,7 @@ fn the_crate_asks_everything_there_is_to_ask() {
     let names = |host: &str, device: &str| format!("{host} {device} 1 default\n");
     let _peer = lab.start_named(Program::Ours, "H2", "", &names("there", &two.device));
     for service in [Program::Ours, Program::Stock] {
-        let _daemon = lab.start_named(service, "H1", "timeout 200\nretries 1\n", &names("here", &one.device));
+        let _daemon = lab.start_named(service, "H1", "timeout 1000\nretries 1\n", &names("here", &one.device));
         let client = client(&lab);
         let found = client.resolve_ip(None, "10.77.0.2".parse().unwrap()).unwrap();
         assert_eq!((found.record, found.source), (path, Some(Address::parse("10.77.0.1"))), "{service:?}");

@@ -18,9 +18,9 @@ use util::{Client, Daemon, Lab, PATIENCE, Program, Shared, run, succeed, text, w
 static SUBNET: Shared = Shared::new(|o| o.hosts = 3);
 
 /// One wait for an answer, and what may pass beside it on a busy machine.
-const TIMEOUT: Duration = Duration::from_millis(300);
-const SLACK: Duration = Duration::from_millis(500);
-const OPTIONS: &str = "timeout 300\nretries 4\nlog_level 1\n";
+const TIMEOUT: Duration = Duration::from_millis(1000);
+const SLACK: Duration = Duration::from_millis(900);
+const OPTIONS: &str = "timeout 1000\nretries 4\nlog_level 1\n";
 
 /// The subnet, with hosts that know no neighbours, and no time of the subnet's own beside the timeout.
 fn enter() -> Lab<'static> {
@@ -153,7 +153,7 @@ fn a_link_local_address_holds_its_port() {
 #[test]
 fn without_the_option_an_address_without_an_answer_stays_so() {
     let lab = enter();
-    let (_daemon, mut client) = start(&lab, "timeout 300\nretries 2\naddr_fallback none\n");
+    let (_daemon, mut client) = start(&lab, "timeout 1000\nretries 2\naddr_fallback none\n");
     lab.set_neighbour("H1", "10.77.0.2", Some(gid(&lab, "H2"))).unwrap();
     for to in ["10.77.0.2", &link_local(gid(&lab, "H2"))] {
         let (status, time, _) = ask(&mut client, to);
@@ -202,7 +202,7 @@ fn a_service_that_is_started_later_replaces_what_the_kernel_said() {
 #[test]
 fn a_gid_that_is_nobody_s_makes_no_path() {
     let lab = enter();
-    let (daemon, mut client) = start(&lab, "timeout 300\nretries 2\nlog_level 1\n");
+    let (daemon, mut client) = start(&lab, "timeout 1000\nretries 2\nlog_level 1\n");
     let mut nobody = gid(&lab, "H2");
     nobody[14] ^= 0x77;
     lab.set_neighbour("H1", "10.77.0.2", Some(nobody)).unwrap();
@@ -236,7 +236,7 @@ fn an_entry_that_changes_is_looked_at_again() {
 #[test]
 fn what_is_behind_a_gateway_is_no_neighbour() {
     let lab = enter();
-    let (_daemon, mut client) = start(&lab, "timeout 300\nretries 1\n");
+    let (_daemon, mut client) = start(&lab, "timeout 1000\nretries 1\n");
     ip(&lab, "H1", "route add 10.99.0.0/16 via 10.77.0.2 dev ib0");
     for neighbour in ["10.77.0.2", "10.99.0.5"] {
         lab.set_neighbour("H1", neighbour, Some(gid(&lab, "H2"))).unwrap();
@@ -284,7 +284,8 @@ fn made_up_addresses_do_not_fill_the_kernel_s_table() {
     let end = Instant::now() + Duration::from_millis(1500);
     let mut most = 0;
     while Instant::now() < end {
-        most = most.max(entries(&lab, "10.77.4").len());
+        // Those that it has given up stay in its table for a while.
+        most = most.max(entries(&lab, "10.77.4").iter().filter(|line| !line.contains("FAILED")).count());
         std::thread::sleep(Duration::from_millis(20));
     }
     assert!((1..=64).contains(&most), "{most} entries of {asked}");

@@ -15,8 +15,8 @@ use util::{Client, Daemon, PATIENCE, Program, Shared, succeed, text, wait_for};
 
 static LAB: Shared = Shared::new(|_| {});
 
-/// Soon gives the SA up.
-const HASTY: &str = "timeout 200\nretries 1\n";
+/// Soon gives the SA up, but not while a busy machine lets it look at the subnet.
+const HASTY: &str = "timeout 1000\nretries 1\n";
 
 /// The lines with this text, without their time and source.
 fn lines(daemon: &Daemon, part: &str) -> Vec<String> {
@@ -63,7 +63,7 @@ fn an_operator_hears_of_each_outage_once_and_that_it_is_over() {
         assert_ne!(ask(), 0);
     }
     lab.inject("event H1 CLIENT_REREGISTER").unwrap();
-    std::thread::sleep(Duration::from_secs(1));
+    std::thread::sleep(Duration::from_secs(3));
     lab.inject("clear").unwrap();
     let answered = wait_for(PATIENCE, || (ask() == 0).then_some(()));
     assert!(answered.is_some());

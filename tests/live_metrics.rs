@@ -16,7 +16,7 @@ use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
-use ibacm_wire::client::{Kind, MORE_ROWS, ROWS, Row};
+use ibacm_wire::client::{Kind, MORE_ROWS, More, ROWS, Row};
 use prometheus::{Series, parse};
 use rob::enter;
 use run::Tool;
@@ -75,6 +75,8 @@ fn make_trouble(lab: &Lab<'_>) {
     let group = lab.port("H1").unwrap().joined.into_iter().find(|g| g.0[..2] == [0xff, 0x15]).expect("a group").0;
     let mgid = std::net::Ipv6Addr::from(group);
     lab.inject(&format!("raw mgid={mgid} pkey=65535 data=0011223344")).unwrap();
+    let dropped = || (client.more_counters()[More::DatagramsMalformed as usize] > 0).then_some(());
+    assert!(wait_for(PATIENCE, dropped).is_some(), "it has not come");
 }
 
 #[test]
@@ -187,7 +189,8 @@ fn it_is_whole_at_any_time_and_only_there_when_it_is_wanted() {
     fs::create_dir(other.parent().unwrap()).unwrap();
     let written: Option<PathBuf> = wait_for(PATIENCE, || other.exists().then(|| other.clone()));
     assert_eq!(gauge(&written.expect("it is tried again"), "ibacm_up"), Some(1));
-    assert!(daemon.said().contains("metrics_file /run/there/other.prom is written again"), "{}", daemon.said());
+    let said = "metrics_file /run/there/other.prom is written again";
+    assert!(wait_for(PATIENCE, || daemon.said().contains(said).then_some(())).is_some(), "{}", daemon.said());
     // What is no file stays.
     fs::remove_file(&path).unwrap();
     std::os::unix::fs::symlink(&other, &path).unwrap();

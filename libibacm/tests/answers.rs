@@ -100,7 +100,8 @@ fn what_expires_does_not_hold_up_the_rest() {
             }
         }
     });
-    let client = place.client().with_limit(Duration::from_millis(300));
+    // Enough for those that are answered.
+    let client = place.client().with_limit(Duration::from_secs(2));
     let destinations: Vec<_> = (0..100).map(ip).collect();
     let mut late = Vec::new();
     client.resolve_many(None, &destinations, |i, path| match path {
@@ -141,7 +142,7 @@ fn any_bytes_are_an_error_in_time() {
     let begin = Instant::now();
     let answered = (0..300).filter(|n| ask(&client, *n).is_ok()).count();
     assert!(answered < 300, "some of them are wrong");
-    assert!(begin.elapsed() < Duration::from_secs(20), "{:?}", begin.elapsed());
+    assert!(begin.elapsed() < Duration::from_secs(60), "{:?}", begin.elapsed());
 }
 
 #[test]

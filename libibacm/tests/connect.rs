@@ -30,9 +30,9 @@ fn serve_tcp(listener: TcpListener) -> SocketAddr {
     address
 }
 
-/// An address of this host that nobody listens at.
+/// An address of this host that nobody listens at. No other test's listener gets the port of this IP address.
 fn deserted() -> SocketAddr {
-    TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap()
+    TcpListener::bind("127.0.0.77:0").unwrap().local_addr().unwrap()
 }
 
 /// A listener whose queue is full, so that it answers no connection, and what fills it.
@@ -110,7 +110,7 @@ fn a_full_queue_is_waited_for() {
         match client.connect() {
             Ok(()) => queue.push(client),
             Err(Error::TimedOut) => {
-                assert!((100..1000).contains(&begin.elapsed().as_millis()), "{:?}", begin.elapsed());
+                assert!((100..5000).contains(&begin.elapsed().as_millis()), "{:?}", begin.elapsed());
                 break;
             }
             Err(e) => panic!("{e}"),
@@ -138,7 +138,7 @@ fn a_connection_over_tcp_is_complete_or_late() {
         let begin = Instant::now();
         let result = if ask_it { ask(&client, 1).map(drop) } else { client.connect() };
         assert!(matches!(result, Err(Error::TimedOut)), "{result:?}");
-        assert!((200..1500).contains(&begin.elapsed().as_millis()), "{:?}", begin.elapsed());
+        assert!((200..5000).contains(&begin.elapsed().as_millis()), "{:?}", begin.elapsed());
     }
 }
 
@@ -156,7 +156,7 @@ fn the_first_address_that_accepts_is_taken() {
         client.resolve_many(None, &(0..200).map(ip).collect::<Vec<_>>(), |_, path| drop(path.unwrap()));
     }
     // The time is shared out, whatever there is of it.
-    let client = Client::new(Target::AnyOf(vec![hangs, accepts])).with_limit(Duration::from_millis(400));
+    let client = Client::new(Target::AnyOf(vec![hangs, accepts])).with_limit(Duration::from_secs(2));
     client.connect().unwrap();
 }
 

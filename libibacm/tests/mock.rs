@@ -35,7 +35,7 @@ fn a_hung_service_costs_the_time_limit() {
     for _ in 0..2 {
         let begin = Instant::now();
         assert!(matches!(ask(&client, 1), Err(Error::TimedOut)));
-        assert!((200..1000).contains(&begin.elapsed().as_millis()), "{:?}", begin.elapsed());
+        assert!((200..5000).contains(&begin.elapsed().as_millis()), "{:?}", begin.elapsed());
     }
 }
 
@@ -58,7 +58,7 @@ fn a_listener_that_accepts_nobody_costs_the_time_limit() {
     }
     let begin = Instant::now();
     assert!(matches!(ask(&place.client().with_limit(Duration::from_millis(200)), 1), Err(Error::TimedOut)));
-    assert!((200..1000).contains(&begin.elapsed().as_millis()));
+    assert!((200..5000).contains(&begin.elapsed().as_millis()));
 }
 
 #[test]
@@ -81,14 +81,14 @@ fn a_late_reply_is_not_that_of_the_next_request() {
         loop {
             let request = request(&mut s)?;
             if record(&request).dlid() == 1 {
-                thread::sleep(Duration::from_millis(300));
+                thread::sleep(Duration::from_millis(1500));
             }
             s.write_all(&answer(&request))?;
         }
     });
-    let client = place.client().with_limit(Duration::from_millis(200));
+    let client = place.client().with_limit(Duration::from_millis(1000));
     assert!(matches!(ask(&client, 1), Err(Error::TimedOut)));
-    thread::sleep(Duration::from_millis(200));
+    thread::sleep(Duration::from_millis(700));
     assert_eq!(ask(&client, 2).unwrap(), 2);
 }
 

@@ -74,10 +74,11 @@ impl Drop for Undo<'_> {
     }
 }
 
-/// Waits until a check says that all is well again.
+/// Waits until a check says that all is well again. Who has been refused by a subnet manager, or has found it silent, tries
+/// again after pauses that double.
 #[track_caller]
 pub fn wait_healthy(lab: &Lab<'_>, host: &str) {
-    let healthy = wait_for(PATIENCE, || (check(lab, host, &[]).status == Some(0)).then_some(()));
+    let healthy = wait_for(3 * PATIENCE, || (check(lab, host, &[]).status == Some(0)).then_some(()));
     assert!(healthy.is_some(), "{}", check(lab, host, &[]).text);
 }
 

@@ -11,7 +11,7 @@ use ibacm_wire::client::Entry;
 use super::util::{Client, Lab};
 
 /// No answer may take longer, whatever else the machine does: one that waits for a bad client takes seconds.
-pub const LATEST: Duration = Duration::from_secs(1);
+pub const LATEST: Duration = Duration::from_secs(3);
 
 /// The client, at work until this value ends.
 pub struct Beside {

@@ -29,12 +29,14 @@ use world::{Place, Topic, World};
 
 /// Clients that ask at a time.
 const CLIENTS: usize = 20;
-/// After a change has settled, nobody may be told the old path for longer.
+/// After a change has settled, nobody may be told the old path for longer, where the machine is not busy.
 const GRACE: Duration = Duration::from_secs(1);
 /// A change is looked at for so long at least.
 const LEAST: Duration = Duration::from_millis(1200);
 /// As long as all answers have to have been right before a change counts as over.
-const QUIET: Duration = Duration::from_millis(250);
+const QUIET: Duration = Duration::from_secs(1);
+/// A busy machine has as much more time as this many answers have taken that it need not have been late with.
+const LATE: u32 = 4;
 
 /// Three hosts with two devices each, two partitions, and a place for a second subnet manager.
 pub fn build(o: &mut Options) {
@@ -88,6 +90,8 @@ pub struct Live<'a> {
     pub lab: Lab<'a>,
     topics: Vec<Topic>,
     rows: Vec<Row>,
+    /// The longest that somebody had to wait for what no change has touched: how busy the machine is.
+    pace: Duration,
     wrongs: Vec<String>,
 }
 
@@ -104,8 +108,8 @@ impl<'a> Live<'a> {
         let topics = hosts::topics();
         let socket = lab.file("H1", "/run/ibacm-unix.sock");
         let clients = Clients::start(CLIENTS, socket, topics.clone(), world.clone());
-        let (rows, wrongs) = (Vec::new(), Vec::new());
-        let live = Live { lab, world, program, clients, daemons, topics, rows, wrongs };
+        let (rows, pace, wrongs) = (Vec::new(), Duration::ZERO, Vec::new());
+        let live = Live { lab, world, program, clients, daemons, topics, rows, pace, wrongs };
         // All is well before anything changes.
         live.settled(Instant::now(), Duration::from_secs(10));
         let begun = live.clients.take();
@@ -193,9 +197,10 @@ impl<'a> Live<'a> {
         let settled = Instant::now();
         std::thread::sleep(LEAST);
         let within = if touch.within.is_zero() { Duration::from_secs(6) } else { touch.within };
-        let well = self.settled(settled, within.saturating_sub(LEAST));
+        let well = self.settled(settled, within.saturating_sub(LEAST) + LATE * self.pace);
         let answers = self.clients.take();
-        let wrong = if touch.wrong.is_zero() { GRACE } else { touch.wrong };
+        self.pace = self.pace.max(report::pace(&answers, (&before, &self.world), &touch));
+        let wrong = if touch.wrong.is_zero() { GRACE } else { touch.wrong } + LATE * self.pace;
         let row = report::judge(&answers, (&before, &self.world), &touch, (begin, settled, settled + wrong));
         self.finish_change(name, row, well);
     }
@@ -253,6 +258,11 @@ impl<'a> Live<'a> {
     /// Ends it, with a table of what was seen; panics if a rule was broken.
     pub fn finish(mut self) {
         report::write(self.program, &self.rows);
+        self.clients.stop();
+        let lost = |a: &Answer| matches!(a.outcome, Outcome::Closed | Outcome::Hung);
+        if self.program == Program::Ours {
+            self.wrongs.extend(self.clients.take().iter().filter(|a| lost(a)).map(|a| format!("no answer: {a:?}")));
+        }
         let wrongs = std::mem::take(&mut self.wrongs);
         assert!(wrongs.is_empty(), "{}\n{}", wrongs.join("\n"), self.daemon(1).said());
     }

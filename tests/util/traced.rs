@@ -31,7 +31,7 @@ impl Calls {
         assert!(attached.contains("attached"), "{attached}");
         what();
         // What comes after the last reply.
-        std::thread::sleep(Duration::from_millis(50));
+        std::thread::sleep(Duration::from_millis(300));
         let stopped = Command::new("kill").args(["-s", "INT", &strace.id().to_string()]).status().expect("kill runs");
         assert!(stopped.success(), "it has ended before");
         strace.wait().expect("it is a child");

@@ -56,7 +56,7 @@ fn a_cancelled_thread_holds_nobody_up() {
     let [cancelled, result, failed, milliseconds] = numbers[..] else { panic!("{said}") };
     // The call comes to its end before.
     assert_eq!((cancelled, result, failed), (1, -i64::from(libc::ETIMEDOUT), 0), "{said}");
-    assert!(milliseconds < 1000, "{said}");
+    assert!(milliseconds < 5000, "{said}");
 }
 
 #[test]

@@ -2,11 +2,13 @@
 
 use std::fs::{self, File};
 use std::io::{self, BufRead as _, BufReader, Write as _};
+use std::os::fd::{AsFd as _, BorrowedFd};
 use std::os::unix::fs::MetadataExt as _;
 use std::path::Path;
 use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
 use std::time::{Duration, Instant};
 
+use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use nix::sys::signal::{SigSet, Signal, kill};
 use nix::unistd::Pid;
 
@@ -103,7 +105,8 @@ impl Holder {
         Ok(holder)
     }
 
-    fn answer(&mut self) -> io::Result<()> {
+    /// What came of the line before.
+    pub fn answer(&mut self) -> io::Result<()> {
         let mut line = String::new();
         self.stdout.read_line(&mut line)?;
         match line.trim_end() {
@@ -112,10 +115,20 @@ impl Holder {
         }
     }
 
-    /// Has the host do something.
-    pub fn command(&mut self, line: &str) -> io::Result<()> {
-        writeln!(self.stdin, "{line}")?;
-        self.answer()
+    /// Has the host do something; [`Holder::answer`] is to follow.
+    pub fn ask(&mut self, line: &str) -> io::Result<()> {
+        writeln!(self.stdin, "{line}")
+    }
+
+    /// What can be read when there is an answer.
+    pub fn answers(&self) -> BorrowedFd<'_> {
+        self.stdout.get_ref().as_fd()
+    }
+
+    /// Whether there is one.
+    pub fn has_answered(&self) -> io::Result<bool> {
+        let mut fds = [PollFd::new(self.answers(), PollFlags::POLLIN)];
+        Ok(poll(&mut fds, PollTimeout::ZERO)? > 0)
     }
 
     /// Ends the host.

@@ -29,6 +29,7 @@ const STANDIN_BYTES: &[u8] = include_bytes!(env!("FABRIC_STANDIN"));
 const HOSTS_TOKEN: u64 = 1;
 const CONTROL_TOKEN: u64 = 2;
 const SIGNAL_TOKEN: u64 = 3;
+const HOLDER_TOKEN: u64 = 4;
 /// How long ibsim, OpenSM and the hosts may take.
 const STARTUP: Duration = Duration::from_secs(120);
 /// An OpenSM that ends before the subnet is up has lost what it asked ibsim first; it is started again no sooner than this.
@@ -52,6 +53,8 @@ struct Daemon {
     ibsim: Child,
     managers: Managers,
     holders: Vec<Holder>,
+    /// Where programs of the hosts connect.
+    hosts: Option<UnixListener>,
     stop: bool,
 }
 
@@ -154,8 +157,16 @@ fn start(options: Options) -> io::Result<Daemon> {
         switch.watch(sim.client.data(), token + 1)?;
     }
     let managers = Managers::start(&options)?;
-    let mut daemon =
-        Daemon { options, switch, ibsim, managers, holders: Vec::new(), stop: false, interfaces: Vec::new() };
+    let mut daemon = Daemon {
+        options,
+        switch,
+        ibsim,
+        managers,
+        holders: Vec::new(),
+        hosts: None,
+        stop: false,
+        interfaces: Vec::new(),
+    };
     if let Err(e) = daemon.build_hosts() {
         daemon.shut_down();
         return Err(e);
@@ -177,7 +188,9 @@ impl Daemon {
         let mut names: Vec<String> = self.switch.devices.iter().map(|d| d.host.clone()).collect();
         names.dedup();
         for host in names {
-            self.holders.push(Holder::start(&self.options.state, &host)?);
+            let holder = Holder::start(&self.options.state, &host)?;
+            self.switch.watch(holder.answers(), HOLDER_TOKEN)?;
+            self.holders.push(holder);
             if !self.options.no_ipoib {
                 self.ipoib(&host)?;
             }
@@ -209,7 +222,7 @@ impl Daemon {
         addresses: &str,
     ) -> io::Result<()> {
         let gid = self.switch.devices[dev].port(port).and_then(|p| p.view().gid(0)).unwrap_or_default();
-        self.holder(host)?.command(&format!("add {name} {pkey} {} {addresses}", hex(&gid)))?;
+        self.in_host(host, &format!("add {name} {pkey} {} {addresses}", hex(&gid)))?;
         self.interfaces.push(Interface { host: host.to_owned(), name: name.to_owned(), dev, port, gid });
         Ok(())
     }
@@ -219,18 +232,29 @@ impl Daemon {
         holder.ok_or_else(|| io::Error::new(io::ErrorKind::NotFound, format!("{host}: no such host")))
     }
 
+    /// Has a host do something. What its kernel takes for it, seconds on a busy machine, is not to hold up the fabric.
+    fn in_host(&mut self, host: &str, line: &str) -> io::Result<()> {
+        self.holder(host)?.ask(line)?;
+        while !self.holder(host)?.has_answered()? {
+            self.turn(None)?;
+        }
+        self.holder(host)?.answer()
+    }
+
     /// IPoIB follows its port's GID.
     fn follow_gids(&mut self) {
+        let mut changed = Vec::new();
         for interface in &mut self.interfaces {
             let port = self.switch.devices[interface.dev].port(interface.port);
             let Some(gid) = port.and_then(|p| p.view().gid(0)) else { continue };
             if gid != interface.gid {
                 interface.gid = gid;
-                let holder = self.holders.iter_mut().find(|h| h.host == interface.host);
-                let done = holder.map(|h| h.command(&format!("gid {} {}", interface.name, hex(&gid))));
-                if let Some(Err(e)) = done {
-                    eprintln!("{}: {e}", interface.name);
-                }
+                changed.push((interface.host.clone(), interface.name.clone(), gid));
+            }
+        }
+        for (host, name, gid) in changed {
+            if let Err(e) = self.in_host(&host, &format!("gid {name} {}", hex(&gid))) {
+                eprintln!("{name}: {e}");
             }
         }
     }
@@ -240,6 +264,7 @@ impl Daemon {
         let control = UnixListener::bind(self.options.state.control_socket())?;
         control.set_nonblocking(true)?;
         self.switch.watch(&hosts, HOSTS_TOKEN)?;
+        self.hosts = Some(hosts);
         self.switch.watch(&control, CONTROL_TOKEN)?;
         self.switch.watch(signals, SIGNAL_TOKEN)?;
         let begin = Instant::now();
@@ -260,24 +285,39 @@ impl Daemon {
                     self.manager("start")?;
                 }
             }
-            for token in self.switch.wait()? {
-                match token {
-                    HOSTS_TOKEN => self.switch.accept(&hosts),
-                    CONTROL_TOKEN => self.commands(&control),
-                    SIGNAL_TOKEN => self.stop = true,
-                    FIRST_CLIENT..FIRST_CONN => {
-                        let client = ((token - FIRST_CLIENT) / 2) as usize;
-                        if (token - FIRST_CLIENT).is_multiple_of(2) {
-                            self.switch.ctl_readable(client);
-                        } else {
-                            self.switch.data_readable(client);
-                        }
-                    }
-                    _ => self.switch.readable(token),
-                }
-            }
-            self.switch.run_timers();
+            self.turn(Some(&control))?;
         }
+        Ok(())
+    }
+
+    /// Waits for what comes next, and passes it on. Commands are taken where there is their listener: one at a time.
+    fn turn(&mut self, control: Option<&UnixListener>) -> io::Result<()> {
+        for token in self.switch.wait()? {
+            match token {
+                HOSTS_TOKEN => {
+                    if let Some(hosts) = &self.hosts {
+                        self.switch.accept(hosts);
+                    }
+                }
+                CONTROL_TOKEN => {
+                    if let Some(control) = control {
+                        self.commands(control);
+                    }
+                }
+                SIGNAL_TOKEN => self.stop = true,
+                HOLDER_TOKEN => {}
+                FIRST_CLIENT..FIRST_CONN => {
+                    let client = ((token - FIRST_CLIENT) / 2) as usize;
+                    if (token - FIRST_CLIENT).is_multiple_of(2) {
+                        self.switch.ctl_readable(client);
+                    } else {
+                        self.switch.data_readable(client);
+                    }
+                }
+                _ => self.switch.readable(token),
+            }
+        }
+        self.switch.run_timers();
         Ok(())
     }
 
@@ -354,14 +394,14 @@ impl Daemon {
                 self.add_interface(host, name, pkey, (dev, port), &addresses.join(" "))
             }
             [host, "rename", old, new] => {
-                self.holder(host)?.command(&format!("rename {old} {new}"))?;
+                self.in_host(host, &format!("rename {old} {new}"))?;
                 for i in self.interfaces.iter_mut().filter(|i| i.host == *host && i.name == *old) {
                     (*new).clone_into(&mut i.name);
                 }
                 Ok(())
             }
             [host, "remove", name] => {
-                self.holder(host)?.command(&format!("remove {name}"))?;
+                self.in_host(host, &format!("remove {name}"))?;
                 self.interfaces.retain(|i| i.host != *host || i.name != *name);
                 Ok(())
             }

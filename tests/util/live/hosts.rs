@@ -16,10 +16,11 @@ pub const RED: u16 = 0x123;
 /// As [`COMMON`].
 pub const BLUE: u16 = 0x222;
 
-/// Short limits, so that a question that nobody answers ends soon; many at a time, so that it delays nobody; few
-/// destinations, since many that are asked for once are not to fill more and more memory.
+/// Short limits, so that a question that nobody answers ends soon, but no shorter than a subnet manager takes that looks
+/// at its subnet on a busy machine; many at a time, so that it delays nobody; few destinations, since many that are asked
+/// for once are not to fill more and more memory.
 const OPTIONS: &str =
-    "timeout 300\nretries 1\nsa_depth 8\nresolve_depth 8\nsend_depth 8\nmax_destinations 512\nwait_for_device yes\n";
+    "timeout 1000\nretries 1\nsa_depth 8\nresolve_depth 8\nsend_depth 8\nmax_destinations 512\nwait_for_device yes\n";
 
 /// An address of `H2` that moves.
 pub const MOVES: &str = "10.77.5.1";
@@ -175,13 +176,13 @@ pub fn sa_answers(lab: &Lab<'_>) {
 }
 
 /// Whether the subnet manager of all ports comes to be at such a LID. Managers that miss each other's messages find each
-/// other when they look at the subnet again.
-fn comes_to_be(lab: &Lab<'_>, wanted: impl Fn(u16) -> bool) -> bool {
+/// other when they look at the subnet again: so often.
+fn comes_to_be(lab: &Lab<'_>, looks: usize, wanted: impl Fn(u16) -> bool) -> bool {
     let there = || {
         let ports = lab.ports().ok()?;
         ports.iter().filter(|p| !p.gone && p.lid != 0).all(|p| wanted(p.sm_lid)).then_some(())
     };
-    (0..8).any(|_| {
+    (0..looks).any(|_| {
         let found = wait_for(SOON, there).is_some();
         if !found {
             lab.manager("sweep").expect("the subnet answers");
@@ -192,15 +193,15 @@ fn comes_to_be(lab: &Lab<'_>, wanted: impl Fn(u16) -> bool) -> bool {
 
 /// Waits until the subnet manager of all ports is at this LID.
 pub fn manager_is(lab: &Lab<'_>, lid: u16) {
-    assert!(comes_to_be(lab, |at| at == lid), "no other manager takes over: {:?}", lab.ports());
+    assert!(comes_to_be(lab, 8, |at| at == lid), "no other manager takes over: {:?}", lab.ports());
 }
 
-/// Starts a second subnet manager, and waits until it is that of all ports, which now have the one at `first`. Where the
-/// two do not agree on that, which happens, it is started once more.
+/// Starts a second subnet manager, and waits until it is that of all ports, which now have the one at `first`. On a busy
+/// machine it takes over without ever looking at the subnet, every few times, and is started once more.
 pub fn second_manager_takes_over(lab: &Lab<'_>, first: u16) {
-    for _ in 0..3 {
+    for _ in 0..10 {
         lab.manager("second").expect("it starts");
-        if comes_to_be(lab, |at| at != first) {
+        if comes_to_be(lab, 2, |at| at != first) {
             return;
         }
         lab.manager("second-stop").expect("it ends");

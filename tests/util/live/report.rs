@@ -46,6 +46,20 @@ impl fmt::Display for Row {
     }
 }
 
+/// Whether a change makes a difference to a question, or may disturb it.
+fn is_affected(a: &Answer, (before, after): (&World, &World), touch: &Touch) -> bool {
+    let touched = |p| touch.ports.contains(&p);
+    let at_ends = before.ends(&a.question).into_iter().chain(after.ends(&a.question)).any(touched);
+    let same = before.right(&a.question).is_like(&after.right(&a.question));
+    !same || at_ends || (touch.sa && a.question.needs_sa())
+}
+
+/// The longest that somebody had to wait for a path that a change does not touch.
+pub fn pace(answers: &[Answer], worlds: (&World, &World), touch: &Touch) -> Duration {
+    let paths = answers.iter().filter(|a| matches!(a.outcome, Outcome::Path(_)) && !is_affected(a, worlds, touch));
+    paths.map(|a| a.took).max().unwrap_or_default()
+}
+
 /// Looks at the answers to questions around a change: begun, settled, and from when on nothing may be wrong. What
 /// broke a rule is told in words.
 pub fn judge(
@@ -60,9 +74,7 @@ pub fn judge(
     let late = |a: &Answer| a.came().saturating_duration_since(settled);
     for a in answers {
         let (old, new) = (before.right(&a.question), after.right(&a.question));
-        let touched = |p| touch.ports.contains(&p);
-        let at_ends = before.ends(&a.question).into_iter().chain(after.ends(&a.question)).any(touched);
-        let affected = !old.is_like(&new) || at_ends || (touch.sa && a.question.needs_sa());
+        let affected = is_affected(a, (before, after), touch);
         row.slowest = row.slowest.max(a.took);
         let mut broken = |rule: &str| {
             let when = a.came().saturating_duration_since(begin).as_millis();
@@ -79,7 +91,12 @@ pub fn judge(
                 }
             }
             Outcome::Path(ends) => {
-                if !old.paths.contains(&ends) {
+                // What the SA was asked before it was over may have something of both.
+                let all = || old.paths.iter().chain(&new.paths);
+                let mixed = all().any(|p| (p.sgid, p.slid) == (ends.sgid, ends.slid))
+                    && all().any(|p| (p.dgid, p.dlid) == (ends.dgid, ends.dlid))
+                    && all().any(|p| p.partition == ends.partition);
+                if !old.paths.contains(&ends) && !(mixed && a.question.needs_sa() && a.asked < settled) {
                     broken("a path that never was");
                 } else if a.came() > strict {
                     broken("a path that is no more");
