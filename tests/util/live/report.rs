@@ -96,7 +96,7 @@ pub fn judge(
                 let mixed = all().any(|p| (p.sgid, p.slid) == (ends.sgid, ends.slid))
                     && all().any(|p| (p.dgid, p.dlid) == (ends.dgid, ends.dlid))
                     && all().any(|p| p.partition == ends.partition);
-                if !old.paths.contains(&ends) && !(mixed && a.question.needs_sa() && a.asked < settled) {
+                if !(old.paths.contains(&ends) || (mixed && a.question.needs_sa() && a.asked < settled)) {
                     broken("a path that never was");
                 } else if a.came() > strict {
                     broken("a path that is no more");
