@@ -67,8 +67,7 @@ impl RdmaNl {
     /// # Errors
     /// The system's; EPROTONOSUPPORT where the kernel has no RDMA.
     pub fn open() -> io::Result<RdmaNl> {
-        let fd = netlink_sock::open(PROTOCOL, LISTENERS)?;
-        RdmaNl::new(fd)
+        RdmaNl::new(netlink_sock::open(PROTOCOL, LISTENERS)?)
     }
 
     /// Takes a socket that somebody else has opened and bound to the group; questions may wait in it.

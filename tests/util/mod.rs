@@ -7,9 +7,7 @@ pub mod family;
 pub mod plugged;
 pub mod sa;
 
-use std::collections::BTreeSet;
 use std::fs::{self, File};
-use std::net::Ipv6Addr;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, TryLockError, Weak};
@@ -239,22 +237,10 @@ impl Lab<'_> {
     /// Whether each partition of each port gets what is sent to one of its groups.
     fn hears_its_groups(&self, host: &str) -> bool {
         let ports = self.ports().expect("the subnet answers");
-        let mut groups = BTreeSet::new();
-        let mut partitions = BTreeSet::new();
-        for port in ports.iter().filter(|p| p.host == host && p.state == 4 && !p.gone) {
-            for (mgid, _) in port.joined.iter().filter(|(g, _)| g[..4] == ADDRESS_GROUP) {
-                groups.insert(*mgid);
-                partitions.insert((&port.device, port.port, [mgid[4], mgid[5]]));
-            }
-        }
-        let counter = format!("mcast.{host}.received");
-        let before = self.stat(&counter).expect("the subnet counts");
-        for mgid in groups {
-            // Nothing that a service takes for a message.
-            let (mgid, pkey) = (Ipv6Addr::from(mgid), u16::from_be_bytes([mgid[4], mgid[5]]));
-            self.inject(&format!("raw mgid={mgid} pkey={pkey} data=00")).expect("there is such a group");
-        }
-        self.stat(&counter).expect("the subnet counts") - before >= partitions.len() as u64
+        ports.iter().filter(|p| p.host == host && p.state == 4 && !p.gone).all(|port| {
+            let hears = |pkey: &[u8]| port.attached.iter().any(|g| g[..4] == ADDRESS_GROUP && g[4..6] == *pkey);
+            port.joined.iter().filter(|(g, _)| g[..4] == ADDRESS_GROUP).all(|(g, _)| hears(&g[4..6]))
+        })
     }
 
     /// The first ports of hosts.
