@@ -131,6 +131,14 @@ impl Holder {
         Ok(poll(&mut fds, PollTimeout::ZERO)? > 0)
     }
 
+    /// An error if the host has ended by itself.
+    pub fn check(&mut self) -> io::Result<()> {
+        match self.child.try_wait()? {
+            Some(status) => Err(io::Error::other(format!("{} ended: {status}", self.host))),
+            None => Ok(()),
+        }
+    }
+
     /// Ends the host.
     pub fn stop(mut self) {
         drop(self.stdin);

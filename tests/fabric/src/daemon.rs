@@ -325,6 +325,9 @@ impl Daemon {
         if let Some(status) = self.ibsim.try_wait()? {
             return Err(io::Error::other(format!("ibsim ended: {status}")));
         }
+        for holder in &mut self.holders {
+            holder.check()?;
+        }
         self.managers.check()
     }
 

@@ -6,6 +6,9 @@ use std::io::Read as _;
 use std::path::Path;
 use std::process::{Command, Stdio};
 
+use nix::sys::signal::{self, Signal};
+use nix::unistd::Pid;
+
 use common::{PATIENCE, Running, run, subnet, succeed, text};
 use fabric::subnet::wait_for;
 
@@ -67,6 +70,18 @@ fn nothing_is_left() {
     let sockets = || std::fs::read_to_string("/proc/net/unix").unwrap();
     let gone = wait_for(PATIENCE, || (!sockets().contains(&format!("fabric{daemon}:"))).then_some(()));
     assert!(gone.is_some(), "{}", sockets());
+}
+
+#[test]
+fn a_host_that_ends_ends_the_subnet() {
+    let subnet = subnet(2);
+    let daemon = subnet.switch_pid().unwrap();
+    let holder = subnet.state().holder("H2").unwrap();
+    signal::kill(Pid::from_raw(holder), Signal::SIGKILL).unwrap();
+    let ended = wait_for(PATIENCE, || (!Path::new(&format!("/proc/{daemon}/exe")).exists()).then_some(()));
+    assert!(ended.is_some());
+    let log = std::fs::read_to_string(subnet.state().file("fabric.log")).unwrap();
+    assert!(log.contains("H2 ended: signal: 9"), "{log}");
 }
 
 #[test]
