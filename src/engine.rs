@@ -91,6 +91,8 @@ pub struct Engine {
     /// When something is to be said of how ports are.
     tell_at: Time,
     actions: VecDeque<Action>,
+    /// The last request was answered with what was known, and has begun nothing.
+    was_known: bool,
 }
 
 impl Engine {
@@ -118,6 +120,7 @@ impl Engine {
             moved: announce::Moved::default(),
             tell_at: Time::NEVER,
             actions: VecDeque::new(),
+            was_known: false,
         }
     }
 
@@ -221,6 +224,12 @@ impl Engine {
     /// Drops remembered source choices: the kernel's routing may have changed.
     pub fn routes_changed(&mut self) {
         self.routes.clear();
+    }
+
+    /// Whether the last request was answered with what was known, and has begun nothing: [`Engine::next_deadline`] is
+    /// what it was before.
+    pub fn was_known(&self) -> bool {
+        self.was_known
     }
 
     /// When [`Engine::on_time`] has something to do next.

@@ -38,6 +38,8 @@ use crate::ud::UdEndpoint;
 mod actions;
 #[path = "evloop_devices.rs"]
 mod devices;
+#[path = "evloop_engine.rs"]
+mod engine;
 #[path = "evloop_kernel.rs"]
 mod kernel;
 #[path = "evloop_manager.rs"]
@@ -51,6 +53,7 @@ mod providers;
 #[path = "evloop_requests.rs"]
 mod requests;
 
+use engine::TimedEngine;
 pub use manager::Pause;
 use requests::Requests;
 
@@ -90,7 +93,7 @@ pub struct Daemon {
     poll: Poll,
     start: Instant,
     now: Time,
-    engine: Engine,
+    engine: TimedEngine,
     server: Server,
     sources: Sources,
     rtnl: Option<Rtnl>,
@@ -153,7 +156,7 @@ impl Daemon {
             poll,
             start: Instant::now(),
             now: Time(0),
-            engine,
+            engine: TimedEngine::new(engine),
             server,
             sources: Sources::new(),
             rtnl,
@@ -218,6 +221,7 @@ impl Daemon {
     /// Runs until there is something that is not the loop's to do; to be called again unless that is the end.
     pub fn run(&mut self) -> io::Result<Pause> {
         let mut events = Events::with_capacity(EVENTS);
+        self.now = self.clock();
         self.do_actions();
         loop {
             let mut timeout = self.timeout();
@@ -277,10 +281,10 @@ impl Daemon {
         next = next.min(self.reopen.iter().map(|r| r.0).min().unwrap_or(Time::NEVER));
         next = next.min(self.manager.next_deadline()).min(self.metrics.next_deadline());
         next = next.min(self.stop_at.unwrap_or(Time::NEVER)).min(self.settle_at);
-        if let Some(due) = log::on_time(Instant::now()) {
+        if let Some(due) = log::on_time(self.start + Time(0).until(self.now)) {
             next = next.min(Time(0).plus(due.saturating_duration_since(self.start)));
         }
-        (next != Time::NEVER).then(|| self.clock().until(next))
+        (next != Time::NEVER).then(|| self.now.until(next))
     }
 
     fn dispatch(&mut self, token: Token, ready: Ready) {
@@ -341,7 +345,6 @@ impl Daemon {
         }
         if let Some(r) = &mut self.rtnl {
             r.run_pending(now.0);
-            r.on_time(now.0);
             if r.take_routes_changed() {
                 self.engine.routes_changed();
             }

@@ -6,8 +6,9 @@ use ibacm_wire::Gid;
 use ibacm_wire::client::resolve_request;
 
 use super::Daemon;
+use super::engine::TimedEngine;
 use super::requests::Routing;
-use crate::engine::{self, Engine, Link, Outcome, PortId, RouteLookup, Unroutable};
+use crate::engine::{self, Link, Outcome, PortId, RouteLookup, Unroutable};
 use crate::local_service::Resolver;
 use crate::local_service::message::{PathQuestion, Question, ip_entries};
 use crate::log;
@@ -20,7 +21,7 @@ use crate::token::{self, kind};
 
 /// Hands questions of the kernel to the engine.
 struct Questions<'a> {
-    engine: &'a mut Engine,
+    engine: &'a mut TimedEngine,
     sources: &'a mut Sources,
     rtnl: Option<&'a Rtnl>,
     ports: &'a Map<PortId, (usize, usize)>,

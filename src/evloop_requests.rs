@@ -2,7 +2,8 @@
 
 use std::net::IpAddr;
 
-use crate::engine::{self, Engine, RouteLookup, Unroutable};
+use super::engine::TimedEngine;
+use crate::engine::{self, RouteLookup, Unroutable};
 use crate::log;
 use crate::route::Sources;
 use crate::server::{ClientId, Outcome, Service};
@@ -27,7 +28,7 @@ fn engine_id(client: ClientId) -> engine::ClientId {
 
 /// Hands requests of clients to the engine.
 pub(super) struct Requests<'a> {
-    pub(super) engine: &'a mut Engine,
+    pub(super) engine: &'a mut TimedEngine,
     pub(super) sources: &'a mut Sources,
     pub(super) now: Time,
 }

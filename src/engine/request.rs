@@ -105,6 +105,7 @@ impl Engine {
         routes: &mut dyn RouteLookup,
         out: &mut Vec<u8>,
     ) -> Outcome {
+        self.was_known = false;
         let Some(h) = Header::read(msg) else { return Outcome::Close };
         match h.opcode & OP_MASK {
             OP_RESOLVE => {}
@@ -267,6 +268,7 @@ impl Engine {
             self.eps[ep.0 as usize].counters[Counter::Resolve as usize] += 1;
             self.count(Some(ep), Counter::RouteCache);
             append_path_reply(out, tid, &path, None);
+            self.was_known = true;
             return Ok(Outcome::Replied);
         }
         let dest = Addr::path(&question);
@@ -328,6 +330,7 @@ impl Engine {
                 if check {
                     self.eps[ep.0 as usize].refreshes.used(id);
                 }
+                self.was_known = !check;
                 return Ok(Outcome::Replied);
             }
             State::Ready | State::AddrResolved if now >= d.addr_expiry => d.state = State::Init,
