@@ -163,7 +163,9 @@ impl World {
             _ => Err(Unroutable),
         };
         let before = out.len();
+        let due = self.engine.next_deadline();
         let outcome = self.engine.request(self.now, client, &msg, &mut routes, out);
+        assert!(!self.engine.was_known() || self.engine.next_deadline() == due, "a known answer moves a deadline");
         let said = out.get(before..).unwrap_or_default().to_vec();
         match outcome {
             Outcome::Replied => assert_eq!(self.reply(&said), self.tid, "a reply to another request"),

@@ -26,8 +26,10 @@ fn an_address_becomes_the_sas_path_and_is_cached() {
     for q in &net.path_queries {
         assert_eq!(q.component_mask(), mask::DGID | mask::SGID | mask::PKEY);
     }
+    assert!(!net.hosts[0].engine.was_known());
     let again = net.ask(0, &[from(0), to(2)], 0).unwrap();
     assert_eq!(path(&again), p);
+    assert!(net.hosts[0].engine.was_known());
     assert_eq!((net.multicasts, net.path_queries.len()), (1, 2));
     assert_eq!(counter(&net, 0, Counter::RouteCache), 1);
     assert_eq!(counter(&net, 0, Counter::AddrQuery), 1);

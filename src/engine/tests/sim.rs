@@ -293,7 +293,9 @@ impl Net {
             _ => Err(Unroutable),
         };
         let h = &mut self.hosts[host];
+        let due = h.engine.next_deadline();
         let outcome = h.engine.request(self.now, client, msg, &mut routes, &mut out);
+        assert!(!h.engine.was_known() || h.engine.next_deadline() == due, "an answer that was known moves a deadline");
         if outcome == Outcome::Replied {
             assert!(h.replies.insert(id, out).is_none(), "two replies to request {id}");
         } else {
