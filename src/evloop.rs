@@ -368,7 +368,9 @@ impl Daemon {
         }
         self.lost.pop_front_if(|l| l.until <= now);
         self.reopen_endpoints();
-        self.do_actions();
+        if self.engine.has_actions() {
+            self.do_actions();
+        }
         self.manager_turn();
         self.metrics_turn();
     }
