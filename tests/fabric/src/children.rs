@@ -17,15 +17,15 @@ use crate::paths::{INSIDE, StateDir};
 /// libumad2sim, as Debian installs it.
 const UMAD2SIM: &str = "/usr/lib/x86_64-linux-gnu/umad2sim/libumad2sim.so";
 
-/// This program, to be run as a part of the subnet.
-pub fn this_program() -> io::Result<Command> {
-    Ok(Command::new(std::env::current_exe()?))
+/// This program, to be run as a part of the subnet: the one that runs, even if its file has been built anew since.
+fn this_program() -> Command {
+    Command::new("/proc/self/exe")
 }
 
 /// A program that dies with this one, its output in a file of the state directory.
 fn tethered(state: &StateDir, log: &str, program: &str, args: &[&str]) -> io::Result<Command> {
     let log = File::options().create(true).append(true).open(state.file(log))?;
-    let mut command = this_program()?;
+    let mut command = this_program();
     command.arg("tether").arg(program).args(args);
     command.stdout(log.try_clone()?).stderr(log).stdin(Stdio::null());
     Ok(command)
@@ -90,7 +90,7 @@ pub struct Holder {
 impl Holder {
     /// Builds a host.
     pub fn start(state: &StateDir, host: &str) -> io::Result<Self> {
-        let mut child = this_program()?
+        let mut child = this_program()
             .arg("hold")
             .arg(state.path())
             .arg(host)
