@@ -266,6 +266,7 @@ impl Daemon {
         Time(0).plus(self.start.elapsed())
     }
 
+    /// How long there is nothing to do, from the time of the turn on: what is due may wait as long again as the turn took.
     fn timeout(&mut self) -> Option<Duration> {
         let busy =
             self.rtnl.as_ref().is_some_and(Rtnl::has_pending) || self.kernel.as_ref().is_some_and(RdmaNl::has_pending);
