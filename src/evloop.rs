@@ -3,7 +3,7 @@
 //! One thread, one epoll. Sources are registered edge-triggered, so a source is read until it is empty or its share
 //! of the turn is used up; in the second case it is called again in the next turn without waiting (`Daemon::again`).
 //! The descriptors of MADs are level-triggered: there the read that would find nothing costs more than it tells.
-//! The clock is read once a turn.
+//! The clock is read after each wait, for the turn, and before it, to know how long it is.
 
 use std::collections::VecDeque;
 use std::io;
@@ -38,8 +38,6 @@ use crate::ud::UdEndpoint;
 mod actions;
 #[path = "evloop_devices.rs"]
 mod devices;
-#[path = "evloop_engine.rs"]
-mod engine;
 #[path = "evloop_kernel.rs"]
 mod kernel;
 #[path = "evloop_manager.rs"]
@@ -52,10 +50,12 @@ mod neighbours;
 mod providers;
 #[path = "evloop_requests.rs"]
 mod requests;
+#[path = "evloop_timed.rs"]
+mod timed;
 
-use engine::TimedEngine;
 pub use manager::Pause;
 use requests::Requests;
+use timed::TimedEngine;
 
 /// Events taken from the kernel in one turn.
 const EVENTS: usize = 256;
@@ -266,7 +266,7 @@ impl Daemon {
         Time(0).plus(self.start.elapsed())
     }
 
-    /// How long there is nothing to do, from the time of the turn on: what is due may wait as long again as the turn took.
+    /// How long there is nothing to do.
     fn timeout(&mut self) -> Option<Duration> {
         let busy =
             self.rtnl.as_ref().is_some_and(Rtnl::has_pending) || self.kernel.as_ref().is_some_and(RdmaNl::has_pending);
@@ -285,7 +285,8 @@ impl Daemon {
         if let Some(due) = log::on_time(self.start + Time(0).until(self.now)) {
             next = next.min(Time(0).plus(due.saturating_duration_since(self.start)));
         }
-        (next != Time::NEVER).then(|| self.now.until(next))
+        // a turn may have been long, and the process stopped in the middle of it
+        (next != Time::NEVER).then(|| self.clock().until(next))
     }
 
     fn dispatch(&mut self, token: Token, ready: Ready) {
@@ -299,9 +300,6 @@ impl Daemon {
                 let id = ClientId::new(parts.index, parts.generation);
                 let (server, mut svc) = self.clients();
                 server.on_client(id, ready, now, &mut svc);
-                if !self.engine.has_actions() {
-                    return;
-                }
             }
             kind::LISTENER => self.server.on_listener(parts.index, now),
             kind::COMPLETION => self.completions(parts.index as usize, parts.generation, token),
@@ -369,9 +367,7 @@ impl Daemon {
         }
         self.lost.pop_front_if(|l| l.until <= now);
         self.reopen_endpoints();
-        if self.engine.has_actions() {
-            self.do_actions();
-        }
+        self.do_actions();
         self.manager_turn();
         self.metrics_turn();
     }

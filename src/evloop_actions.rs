@@ -33,7 +33,15 @@ fn kind_of(text: &str) -> Vec<u8> {
 
 impl Daemon {
     /// Does everything that the engine wants, and what it wants after that.
+    #[inline]
     pub(super) fn do_actions(&mut self) {
+        // not even a call for an answer that was known
+        if self.engine.has_actions() {
+            self.do_all_actions();
+        }
+    }
+
+    fn do_all_actions(&mut self) {
         while let Some(action) = self.engine.next_action() {
             match action {
                 Action::Reply { client, reply } if local_service::is_kernel(client) => {

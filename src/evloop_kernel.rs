@@ -6,8 +6,8 @@ use ibacm_wire::Gid;
 use ibacm_wire::client::resolve_request;
 
 use super::Daemon;
-use super::engine::TimedEngine;
 use super::requests::Routing;
+use super::timed::TimedEngine;
 use crate::engine::{self, Link, Outcome, PortId, RouteLookup, Unroutable};
 use crate::local_service::Resolver;
 use crate::local_service::message::{PathQuestion, Question, ip_entries};

@@ -2,7 +2,7 @@
 
 use std::net::IpAddr;
 
-use super::engine::TimedEngine;
+use super::timed::TimedEngine;
 use crate::engine::{self, RouteLookup, Unroutable};
 use crate::log;
 use crate::route::Sources;

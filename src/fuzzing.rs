@@ -8,7 +8,7 @@ mod decode;
 mod engine;
 mod files;
 mod input;
-mod names;
+pub(crate) mod names;
 mod netlink;
 mod sa;
 mod seeds;

@@ -2,9 +2,9 @@
 //!
 //! [`Rtnl::open`] reads everything once; from then on events keep it up to date. When events
 //! are lost everything is read again, not more often than each [`REDUMP_US`]. The loop calls
-//! [`Rtnl::on_readable`], [`Rtnl::run_pending`] while [`Rtnl::has_pending`], and
-//! [`Rtnl::on_time`] at [`Rtnl::next_deadline`]; then it looks at [`Rtnl::take_changed`] and
-//! [`Rtnl::take_routes_changed`].
+//! [`Rtnl::on_readable`], and [`Rtnl::run_pending`] each turn, of which there is one at
+//! [`Rtnl::next_deadline`], and at once while [`Rtnl::has_pending`]; then it looks at
+//! [`Rtnl::take_changed`] and [`Rtnl::take_routes_changed`].
 
 use std::ffi::OsStr;
 use std::fmt;
@@ -178,7 +178,7 @@ impl Rtnl {
         self.more
     }
 
-    /// Goes on with what the bounds left over.
+    /// Goes on with what the bounds left over, and does what is due.
     pub fn run_pending(&mut self, now_us: u64) {
         for _ in 0..DATAGRAMS_PER_TURN {
             if !self.more {
@@ -189,7 +189,7 @@ impl Rtnl {
         self.on_time(now_us);
     }
 
-    /// When [`Rtnl::on_time`] has to be called next, in microseconds.
+    /// When something is due next, in microseconds.
     #[must_use]
     pub fn next_deadline(&self) -> Option<u64> {
         let dump = self.running.map(|running| running.ends_us);
@@ -198,7 +198,7 @@ impl Rtnl {
 
     /// Does what is due: a full dump (which makes work for [`Rtnl::run_pending`]), or reading
     /// the sysfs files of new interfaces.
-    pub fn on_time(&mut self, now_us: u64) {
+    fn on_time(&mut self, now_us: u64) {
         if self.running.is_some_and(|running| running.ends_us <= now_us) {
             self.counters.errors += 1;
             self.running = None;
