@@ -221,7 +221,6 @@ impl Daemon {
     /// Runs until there is something that is not the loop's to do; to be called again unless that is the end.
     pub fn run(&mut self) -> io::Result<Pause> {
         let mut events = Events::with_capacity(EVENTS);
-        self.now = self.clock();
         self.do_actions();
         loop {
             let mut timeout = self.timeout();
@@ -263,7 +262,11 @@ impl Daemon {
     }
 
     fn clock(&self) -> Time {
-        Time(0).plus(self.start.elapsed())
+        self.time(Instant::now())
+    }
+
+    fn time(&self, at: Instant) -> Time {
+        Time(0).plus(at.saturating_duration_since(self.start))
     }
 
     /// How long there is nothing to do.
@@ -282,11 +285,12 @@ impl Daemon {
         next = next.min(self.reopen.iter().map(|r| r.0).min().unwrap_or(Time::NEVER));
         next = next.min(self.manager.next_deadline()).min(self.metrics.next_deadline());
         next = next.min(self.stop_at.unwrap_or(Time::NEVER)).min(self.settle_at);
-        if let Some(due) = log::on_time(self.start + Time(0).until(self.now)) {
-            next = next.min(Time(0).plus(due.saturating_duration_since(self.start)));
-        }
         // a turn may have been long, and the process stopped in the middle of it
-        (next != Time::NEVER).then(|| self.clock().until(next))
+        let now = Instant::now();
+        if let Some(due) = log::on_time(now) {
+            next = next.min(self.time(due));
+        }
+        (next != Time::NEVER).then(|| self.time(now).until(next))
     }
 
     fn dispatch(&mut self, token: Token, ready: Ready) {

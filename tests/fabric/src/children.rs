@@ -133,16 +133,21 @@ impl Holder {
 
     /// An error if the host has ended by itself.
     pub fn check(&mut self) -> io::Result<()> {
-        match self.child.try_wait()? {
-            Some(status) => Err(io::Error::other(format!("{} ended: {status}", self.host))),
-            None => Ok(()),
-        }
+        check(&mut self.child, &self.host)
     }
 
     /// Ends the host.
     pub fn stop(mut self) {
         drop(self.stdin);
         stop(&mut self.child, Duration::from_secs(2));
+    }
+}
+
+/// An error if a child that the subnet cannot do without has ended.
+pub fn check(child: &mut Child, name: &str) -> io::Result<()> {
+    match child.try_wait()? {
+        Some(status) => Err(io::Error::other(format!("{name} ended: {status}"))),
+        None => Ok(()),
     }
 }
 

@@ -322,9 +322,7 @@ impl Daemon {
     }
 
     fn check_children(&mut self) -> io::Result<()> {
-        if let Some(status) = self.ibsim.try_wait()? {
-            return Err(io::Error::other(format!("ibsim ended: {status}")));
-        }
+        children::check(&mut self.ibsim, "ibsim")?;
         for holder in &mut self.holders {
             holder.check()?;
         }

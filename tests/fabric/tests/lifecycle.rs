@@ -2,6 +2,7 @@
 
 mod common;
 
+use std::fmt::Display;
 use std::io::Read as _;
 use std::path::Path;
 use std::process::{Command, Stdio};
@@ -23,6 +24,12 @@ fn namespaces() -> Vec<String> {
     found.sort();
     found.dedup();
     found
+}
+
+/// Whether a process ends in time.
+fn ends(pid: impl Display) -> bool {
+    let file = format!("/proc/{pid}/exe");
+    wait_for(PATIENCE, || (!Path::new(&file).exists()).then_some(())).is_some()
 }
 
 #[test]
@@ -61,8 +68,7 @@ fn nothing_is_left() {
     assert!(!namespaces().contains(&netns));
     drop(handle);
     for pid in children {
-        let gone = wait_for(PATIENCE, || (!Path::new(&format!("/proc/{pid}/exe")).exists()).then_some(()));
-        assert!(gone.is_some(), "process {pid} has ended");
+        assert!(ends(&pid), "process {pid} has ended");
     }
     let mounts = std::fs::read_to_string("/proc/self/mounts").unwrap();
     assert!(!mounts.contains(directory.to_str().unwrap()), "{mounts}");
@@ -78,8 +84,7 @@ fn a_host_that_ends_ends_the_subnet() {
     let daemon = subnet.switch_pid().unwrap();
     let holder = subnet.state().holder("H2").unwrap();
     signal::kill(Pid::from_raw(holder), Signal::SIGKILL).unwrap();
-    let ended = wait_for(PATIENCE, || (!Path::new(&format!("/proc/{daemon}/exe")).exists()).then_some(()));
-    assert!(ended.is_some());
+    assert!(ends(daemon));
     let log = std::fs::read_to_string(subnet.state().file("fabric.log")).unwrap();
     assert!(log.contains("H2 ended: signal: 9"), "{log}");
 }
