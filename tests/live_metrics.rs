@@ -77,6 +77,9 @@ fn make_trouble(lab: &Lab<'_>) {
     lab.inject(&format!("raw mgid={mgid} pkey=65535 data=0011223344")).unwrap();
     let dropped = || (client.more_counters()[More::DatagramsMalformed as usize] > 0).then_some(());
     assert!(wait_for(PATIENCE, dropped).is_some(), "it has not come");
+    // The last that the service does by itself: numbers that are read one after the other are the same from then on.
+    let subscribed = || (client.more_counters()[More::NoticesSubscribed as usize] > 0).then_some(());
+    assert!(wait_for(PATIENCE, subscribed).is_some(), "the SA takes no subscription");
 }
 
 #[test]
